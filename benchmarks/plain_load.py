@@ -20,7 +20,7 @@ from benchmarks.servers import MariaDb
 from dcc.databases.schema import init_database
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT_TABLES
-from dcc.qc.rows.bulk import as_lines
+from dcc.qc.rows.lines import as_lines
 from dcc.settings import Settings
 
 _BATCH_ROWS = 10_000

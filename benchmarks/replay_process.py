@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.installation import databases
 from dcc.outcomes import ZipKey
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.reference.snapshots import load_active
 from dcc.replay.stored_archives import ArchiveBytes, centres_known, find_archives
 from dcc.runtime.processes import collect_cycles_rarely
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> None:
         with tracker.connect() as of_tracker, qc.connect() as of_qc:
             archives = find_archives(of_tracker, of_qc)
             setup = Setup.from_settings(settings, centres_known(of_tracker))
-            basis = PreparationBasis(load_active(of_qc).data, "", datetime.now(UTC).date(), COLUMNS)
+            basis = PreparationBasis(load_active(of_qc).data, "", datetime.now(UTC).date(), columns_for(qc))
         processes = WorkerProcesses(os.cpu_count() or 1, begin, setup, basis)
         stored = ArchiveBytes(settings, Path(folder) / "archives")
         futures = []

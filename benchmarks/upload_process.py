@@ -34,7 +34,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from dcc.outcomes import ZipKey
     from dcc.qc.apply.document_effect import DocumentWithRows
     from dcc.qc.apply.documents import apply_documents
-    from dcc.qc.apply.entity_rows import COLUMNS
+    from dcc.qc.apply.entity_rows import columns_for
     from dcc.qc.database import open_qc_database
     from dcc.qc.rows.prepared_file import PreparedFile
     from dcc.reference.loading import load_shipped
@@ -50,7 +50,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from dcc.vocabulary import DocumentState
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
-    basis = PreparationBasis(load_shipped(), "", datetime.now(UTC).date(), COLUMNS)
+    basis = PreparationBasis(load_shipped(), "", datetime.now(UTC).date(), columns_for(engine))
     measurements = 0
     processes = WorkerProcesses(os.cpu_count() or 1, begin, basis)
     with TemporaryDirectory() as folder:

@@ -80,13 +80,18 @@ REVIEWED = {
         {"' UNION ALL '.join(highest)", "preparer.format_table(table)", "table.name"},
     ),
     "dcc/qc/rows/bulk.py": (
-        "quoted names of the platform's own tables and columns, parameters' marks, and the quoted path of a file that "
-        "was made just now",
+        "quoted names of the platform's own tables and columns, rows of parameters' marks, and the quoted path of a "
+        "file that was made just now",
         {
-            "_columns(connection, table)",
+            "' SET ' if assignments else ''",
+            "', '.join(assignments)",
+            "', '.join(rows)",
             "_name(connection, table)",
             "_quoted(path)",
+            "columns",
             "marks",
+            "names",
+            "read",
             "statement",
             "statement.replace('%', '%%')",
             "table.name",

@@ -28,7 +28,7 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.database import EMPTY_TABLES, QC_DATABASE
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
@@ -134,7 +134,7 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayP
     with disposed(open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)) as engine:
         init_database(engine)
         proposed = {name: read_source(engine, settings, name) for name in proposal.reference}
-        columns = COLUMNS._replace(left_out=EMPTY_TABLES)
+        columns = columns_for(engine)._replace(left_out=EMPTY_TABLES)
     sets: dict[str, Any] = {**{snapshot.name: snapshot for snapshot in active}, **proposed}
     return Replayer(
         root,

@@ -30,7 +30,7 @@ from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.qc.database import EMPTY_TABLES, scratch_database
 from dcc.qc.judging.lookups import SqlLookups, questionable
@@ -118,7 +118,7 @@ class Judge:
         self._folder, self._engine = folder, engine
         self._schemas, self._reference, self._max_problems = schemas, reference, max_problems
         self._rows = folder / "documents.rows"
-        columns = COLUMNS._replace(left_out=EMPTY_TABLES)
+        columns = columns_for(engine)._replace(left_out=EMPTY_TABLES)
         self._writer = PreparedWriter(self._rows, "", columns, _ROWS_HELD)
         self._turn = Lock()
         self._accepted = AcceptedElements()

@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.rows.prepared_file import PreparedWriter
 from tests.chaos.comparing import differences
 from tests.chaos.faults import KINDS
@@ -52,7 +53,7 @@ def test_what_differs_from_the_twin_is_said() -> None:
 def test_prepared_files_of_two_days_are_alike_if_they_say_the_same(tmp_path: Path) -> None:
     def made(basis: str) -> bytes:
         file = tmp_path / "prepared.rows.specimen"
-        PreparedWriter(file, basis, COLUMNS).close()
+        PreparedWriter(file, basis, columns_for(create_engine("sqlite://"))).close()
         return file.read_bytes()
 
     before, after, other = (

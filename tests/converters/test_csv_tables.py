@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import create_engine
 
 from dcc.cli.demo.examples import table_of
 from dcc.cli.demo.submissions import experiment_document, specimen_document
@@ -24,14 +25,14 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem, ZipKey
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.reference.loading import load_shipped
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
-BASIS = PreparationBasis(load_shipped(), "7", date(2026, 11, 21), COLUMNS)
+BASIS = PreparationBasis(load_shipped(), "7", date(2026, 11, 21), columns_for(create_engine("sqlite://")))
 SCHEMAS = SchemaSet.load(None)
 DOCUMENTS = {
     "specimens": (SPECIMEN, specimen_document("H", mice=7)),

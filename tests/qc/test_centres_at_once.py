@@ -21,7 +21,6 @@ from sqlalchemy.types import TypeDecorator
 
 from dcc.analysis.filters import MeasurementFilter
 from dcc.analysis.measurements import load_measurements
-from dcc.databases import engines
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity, Metadata
@@ -41,6 +40,7 @@ from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from dcc.vocabulary import ContextEvent
 from tests.qc.test_applying import OF_LOCKS
+from tests.qc.test_uploaders import open_impatient
 from tests.support.asking import closing_all, column_in, in_writing
 from tests.support.databases import only_mariadb
 from tests.support.qc_child import before_statement, die, finish, start
@@ -58,15 +58,6 @@ ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 pytestmark = only_mariadb
 
 Handed = tuple[Action, tuple[Entity, ...]]
-
-
-def open_impatient(settings: Settings, seconds: int = 0) -> Engine:
-    """An engine whose server lets no statement wait for longer than some seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", f"timeout = {seconds}"))
-        engine = open_qc_database(settings)
-        with engine.connect():
-            return engine
 
 
 @pytest.fixture

@@ -11,14 +11,57 @@ from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.affected_runs import Build
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, count_contexts, newest_history
+from dcc.qc.contexts.overviews import affected_genotypes
 from dcc.qc.contexts.states import decide_on_contexts
-from dcc.qc.models import DOCUMENT, HISTORY
+from dcc.qc.models import DOCUMENT, HISTORY, RUN
 from dcc.vocabulary import ContextEvent, ContextState
 from tests.qc.test_overviews import build
 from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen
+
+
+@pytest.mark.both_databases
+def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engine) -> None:
+    """Runs and specimens follow each other, those of others are between them, or there are none."""
+    submitted = [
+        submit(qc_database, Action.ADD, *(specimen(f"S{one}", colony_id=f"C{one}") for one in (1, 2))),
+        submit(qc_database, Action.ADD, *(experiment(f"E{one}", [f"S{one}"], str(one)) for one in range(4))),
+        submit(qc_database, Action.ADD, specimen("S3", colony_id="C3")),
+        submit(qc_database, Action.ADD, specimen("S4", colony_id="C4  "), specimen("S5", is_baseline="true")),
+        submit(qc_database, Action.ADD, experiment("E5", ["S5"])),
+    ]
+    animals, measured, alone, others, late = (one.document_id for one in submitted)
+    with qc_database.connect() as connection:
+        for documents, expected in (
+            ([animals, alone, others], {"C1", "C2", "C3", "C4", "baseline"}),
+            ([animals, measured], {"C1", "C2"}),
+            ([animals, others], {"C1", "C2", "C4", "baseline"}),
+            ([measured, late], set()),
+        ):
+            assert affected_genotypes(connection, documents) == {("H", genotype) for genotype in expected}
+        runs = list(connection.scalars(select(RUN.c.id).order_by(RUN.c.id)))
+        assert affected_runs.affected_runs(connection, [measured, late]) == dict(
+            zip(runs, [measured] * 4 + [late], strict=True)
+        )
+    execute_in(qc_database, update(RUN).where(RUN.c.id == runs[1]).values(document_id=late))
+    with qc_database.connect() as connection:
+        mixed = [measured, late, measured, measured, late]
+        assert affected_runs.affected_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))
+
+
+def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_database: Engine) -> None:
+    """A run whose own document waits too is not looked up by its animals, but for those that came later."""
+    submitted = [
+        submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C1")),
+        submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"])),
+        submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2")),
+    ]
+    documents = [one.document_id for one in submitted]
+    runs = in_reading(qc_database, affected_runs.affected_runs, documents, Build.CONTEXTS)
+    assert runs == in_reading(qc_database, affected_runs.affected_runs, documents)
+    assert sorted(runs.values()) == documents[1:]
 
 
 def test_animals_that_come_after_their_experiments_are_looked_for(qc_database: Engine) -> None:

@@ -1,17 +1,19 @@
-"""What fails while it applies or withdraws leaves nothing, on SQLite and on MariaDB.
+"""What is killed or fails while it applies, withdraws or plans leaves nothing, on SQLite and on MariaDB."""
 
-What is killed is tried with whole sessions: tests/session/test_session_data_faults.py.
-"""
-
+import random
+import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 from sqlalchemy import Engine
 
+from dcc.databases.transactions import run_writing
 from dcc.naming import Action, DocumentKind
+from dcc.qc.apply.upload_lock import lock_all
+from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters, values
-from tests.support.qc_child import fail_at_each_statement
+from tests.support.qc_child import before_statement, die, fail_at_each_statement, finish, start
 from tests.support.qc_documents import (
     apply,
     apply_document,
@@ -23,6 +25,7 @@ from tests.support.qc_documents import (
     to_apply,
     undo_documents,
 )
+from tests.support.trials import trials
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 PATIENCE = 20
@@ -85,3 +88,38 @@ def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_agai
     _, number = fail_at_each_statement(qc_database, lambda: work.do(qc_database), nothing_is_left)
     assert number > 5
     assert held_by(qc_database) == (work.litters, work.values)
+
+
+@pytest.mark.parametrize("name", ["add", "edit", "delete", "undo"])
+def test_a_process_killed_at_any_moment_leaves_nothing_and_the_work_can_be_done_again(
+    qc_database: Engine, qc_settings: Settings, name: str
+) -> None:
+    work = prepared(qc_database)[name]
+    before = all_rows(qc_database)
+    chance = random.Random(f"kills of {name}")
+
+    def killed_at(number: int) -> Callable[[Engine], object]:
+        def run(engine: Engine) -> None:
+            with before_statement(engine, number, die):
+                work.do(engine)
+
+        return run
+
+    kills = 0
+    for number in sorted(chance.sample(range(3, 27), trials(KILLS // 3))):
+        ended = finish(start(qc_settings, killed_at(number)))
+        if ended == 0:
+            break
+        assert ended == -signal.SIGKILL
+        kills += 1
+        wait_for_rollback(qc_database)
+        assert all_rows(qc_database) == before
+    else:
+        work.do(qc_database)
+    assert kills >= trials(KILLS // 8)
+    assert held_by(qc_database) == (work.litters, work.values)
+
+
+def wait_for_rollback(engine: Engine) -> None:
+    """A server notices after a moment that a client is gone: who waits for the upload lock waits for that."""
+    run_writing(engine, lock_all, patience_seconds=PATIENCE)

@@ -1,18 +1,24 @@
-"""Rows: measurements and their fingerprints, and rows as lines."""
+"""Rows: measurements and their fingerprints, rows as lines, and rows bound to a statement."""
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sqlalchemy import Column, Float, Integer, MetaData, Table, Text, create_engine, event, select
 
 from dcc.documents.contents import OntologyParameter, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.documents.lexical import parse_number
-from dcc.qc.rows.bulk import as_lines, rows_of_lines
-from dcc.qc.rows.procedures import measurement_rows
-from dcc.qc.rows.types import Row
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.qc.rows.lines import as_lines, rows_of_lines
+from dcc.qc.rows.procedures import MeasurementRows
+from dcc.qc.rows.types import Row, TooLong
 
 TAIL = ("H", "PIPE", "µ\t", "PROC_001", None, "2013-10-31", "None")
+LIMITS = {"measurement": ((5, 4, "parameter_id"), (7, 4, "increment"), (11, 4, "unit"), (12, 4, "status"))}
 
 _TEXTS = st.one_of(st.text(alphabet="N\\\t\n\r\0µ", max_size=5), st.sampled_from(["7.10", "-0", " 1e3 ", "1" * 30]))
 _MAYBE = st.none() | _TEXTS
@@ -29,22 +35,45 @@ _PROCEDURES = st.builds(
 )
 
 
-@given(procedure=_PROCEDURES)
-def test_rows_have_their_number_and_their_fingerprint(procedure: Procedure) -> None:
+def made_of(procedures: list[Procedure]) -> tuple[list[Row], list[TooLong | None], int]:
+    rows: list[Row] = []
+    measured = MeasurementRows({"measurement": itertools.count(1).__next__}, {"measurement": rows}, LIMITS)
+    too_long = []
+    for run_id, procedure in enumerate(procedures):
+        measured.add(run_id, procedure, TAIL)
+        too_long.append(measured.too_long)
+    return rows, too_long, measured.held_text
+
+
+@given(procedures=st.lists(_PROCEDURES, max_size=2))
+def test_rows_have_their_number_their_fingerprint_and_texts_that_fit(procedures: list[Procedure]) -> None:
+    rows, too_long, held_text = made_of(procedures)
     start = crc32("\x1f".join(map(str, TAIL)).encode())
-    for number, row in enumerate(measurement_rows(itertools.count(1).__next__, 7, procedure, TAIL), start=1):
-        assert row[:2] == (number, 7)
+    for row in rows:
         texts = ["\x1e" if text is None else str(text) for text in (*row[5:10], *row[11:13])]
         assert row[-1] == crc32("\x1f".join(texts).encode(), start) ** 2 % 4_294_967_291
         assert repr(row[10]) == repr(None if row[9] is None else parse_number(str(row[9])))
+    for run_id, found in enumerate(too_long):
+        told = (
+            TooLong(f"measurement.{name}", len(str(row[place])), limit)
+            for row in rows
+            for place, limit, name in LIMITS["measurement"]
+            if row[1] == run_id and row[place] is not None and len(str(row[place])) > limit
+        )
+        assert found == next(told, None)
+    assert held_text == sum(len(str(row[9])) for row in rows if row[9] is not None)
 
 
 def _mark(specimen: int, weight: int) -> int:
     """The fingerprint of the weight of an animal, in tenths of a gram."""
+    rows: list[Row] = []
+    measured = MeasurementRows({"measurement": lambda: 1}, {"measurement": rows}, LIMITS)
     simple = SimpleParameter(4, "IMPC_GRS_001_001", None, "g", f"{weight / 10:.1f}", None)
     procedure = Procedure(3, "IMPC_GRS_001", (simple,), (), (), *[()] * 4)
-    tail = ("H", "HARWELL_001", "MGP", "IMPC_GRS_001", f"E{specimen}", "2024-01-01", f"M{specimen}")
-    (row,) = measurement_rows(lambda: 1, 1, procedure, tail)
+    measured.add(
+        1, procedure, ("H", "HARWELL_001", "MGP", "IMPC_GRS_001", f"E{specimen}", "2024-01-01", f"M{specimen}")
+    )
+    (row,) = rows
     return int(row[-1])
 
 
@@ -86,3 +115,42 @@ def test_lines_say_what_any_rows_said(rows: list[Row]) -> None:
     told = [tuple(one if one is None or isinstance(one, str) else repr(one) for one in row) for row in rows]
     assert list(rows_of_lines(as_lines(rows))) == told
     assert as_lines(rows).count(b"\n") == len(rows)
+
+
+ENGINE = create_engine("sqlite://")
+TABLE = Table("row", MetaData(), Column("id", Integer), Column("text", Text), Column("a", Integer), Column("b", Float))
+VALUES = (st.text(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False))
+ROWS = st.tuples(*(st.none() | value for value in (st.integers(0, 9), *VALUES)))
+
+
+def inserted(rows: Sequence[Row]) -> tuple[list[Any], str]:
+    """What a table holds after rows came into it, and the statement that did it."""
+    statements: list[str] = []
+    with ENGINE.connect() as connection:
+        TABLE.create(connection, checkfirst=True)
+        event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        insert_bulk(connection, TABLE, rows)
+        (statement,) = statements
+        # What comes into it goes with the transaction.
+        return [tuple(row) for row in connection.execute(select(TABLE))], statement
+
+
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_rows_are_kept_whichever_of_their_columns_are_null(rows: list[Row]) -> None:
+    assert inserted(rows)[0] == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "marks"),
+    [
+        ([(1, None, 3, None), (2, None, None, None)], "?, NULL, ?, NULL"),
+        ([(1, None, 3, None), (None, "b", None, 0.0)], "?, ?, ?, ?"),
+        ([(1, "", 0, 0.0)], "?, ?, ?, ?"),
+        ([(1, None, None, None)], "?, ?, ?, ?"),
+        ([(None, None, None, None)], "?, ?, ?, ?"),
+    ],
+)
+def test_a_column_is_bound_if_any_row_has_it(rows: list[Row], marks: str) -> None:
+    kept, statement = inserted(rows)
+    assert kept == rows
+    assert statement.endswith(f"VALUES ({marks})")

@@ -6,9 +6,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -262,3 +263,41 @@ def test_documents_on_mariadb(prepared_databases: dict[str, PreparedDatabases]) 
         lend = staticmethod(prepared_databases["qc_database"].lend)
 
     run_state_machine_as_test(OnMariaDb, settings=few(6))
+
+
+# It notices faults: each of these, put into the code, makes it fail.
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Instead of what should be done."""
+
+
+def none(*_: Any, **__: Any) -> tuple[()]:
+    """Instead of what should be found."""
+    return ()
+
+
+FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "an undo that forgets to reopen": ("dcc.qc.apply.withdrawal.reopen_versions", nothing),
+    "an edit or delete that does not end": ("dcc.qc.apply.documents.end_versions", nothing),
+    "a delete that forgets the experiments": ("dcc.qc.apply.document_effect.experiments_about", lambda *_: {}),
+    "an upload that forgets what was applied": ("dcc.qc.apply.documents.former_applications", none),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_model_test_notices(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, instead = FAULTS[fault]
+    monkeypatch.setattr(target, instead)
+    generated = settings(
+        max_examples=60,
+        stateful_step_count=25,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+        report_multiple_bugs=False,
+    )
+
+    with pytest.raises((AssertionError, KeyError, ExceptionGroup)):
+        run_state_machine_as_test(seed(5)(Documents), settings=generated)

@@ -171,6 +171,28 @@ def test_mutants_are_compared_with_baselines_under_the_same_circumstances(qc_dat
 WILD = {"like": "MGI:1", "other strain": "MGI:2"}
 
 
+@pytest.mark.parametrize("action", [Action.EDIT, Action.DELETE])
+def test_what_was_rebuilt_in_part_is_what_a_rebuild_from_nothing_shows(qc_database: Engine, action: Action) -> None:
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+    submit(
+        qc_database,
+        Action.ADD,
+        specimen("S1", strain_id="MGI:1"),
+        specimen("S2", colony_id="C2"),
+        specimen("S3", colony_id="C3 "),
+    )
+    submit(qc_database, Action.ADD, under("E1", "a"), under("E2", "b", specimens=["S2", "S3"]), line("C1"))
+    build(qc_database)
+    submit(qc_database, action, under("E1", "c"))
+    submit(qc_database, Action.EDIT, specimen("S2", colony_id="C3", is_baseline="false"))
+    build(qc_database)
+    in_part = overviews_of(qc_database)
+    forget_overviews(qc_database)
+    build_overviews(qc_database)
+    assert overviews_of(qc_database) == in_part
+    assert all(in_part)
+
+
 def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:
     """All rows of all overviews."""
     return [rows_of(engine, name) for name in OVERVIEWS]

@@ -20,12 +20,18 @@ from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
+from tests.support.asking import rows_in
 from tests.support.databases import schema_of
 from tests.support.qc_documents import apply, experiment, specimen
 
 HEAD = QC_DATABASE.head
 VIEWS = {"current_specimen", "current_experiment", "current_measurement", "current_media", "current_metadata"}
 VIEWS |= {"overview_strain", "overview_measurement", "overview_comparison"}
+
+
+def test_there_is_one_lock_for_all_centres(qc_database: Engine) -> None:
+    init_database(qc_database)
+    assert rows_in(qc_database, "SELECT id, holder FROM upload_lock") == [(1, None)]
 
 
 def test_an_init_that_broke_off_is_taken_up_again(qc_settings: Settings) -> None:
@@ -100,3 +106,20 @@ def test_what_refers_to_nothing_is_refused_and_what_is_referred_to_stays(qc_data
     for name in ("procedure_run", "centre_block", "document"):
         with pytest.raises(IntegrityError), writing(qc_database) as connection:
             connection.execute(text(f"DELETE FROM {name}"))
+
+
+def test_the_measurements_of_a_parameter_or_specimen_are_found_by_an_index(qc_database: Engine) -> None:
+    for column in ("parameter_id", "specimen_id"):
+        query = f"SELECT value FROM current_measurement WHERE {column} = 'x' AND centre = 'H'"
+        index = f"ix_measurement_{column}_centre"
+        with qc_database.connect() as connection:
+            if connection.dialect.name == "sqlite":
+                plan = str(connection.execute(text(f"EXPLAIN QUERY PLAN {query}")).all())
+                assert plan.count("SEARCH") >= 5
+                assert "SCAN" not in plan
+                assert index in plan
+            else:
+                keys = {row.table: row.key for row in connection.execute(text(f"EXPLAIN {query}"))}
+                assert keys["m"] == index
+                assert keys["r"] == keys["e"] == "PRIMARY"
+                assert keys["s"] == "ix_specimen_centre_specimen_id_is_current"

@@ -1,19 +1,28 @@
 """Several processes that apply documents at once do it one after the other, on SQLite and on MariaDB."""
 
+import threading
+import time
 from collections.abc import Callable
 from datetime import date
 
-from sqlalchemy import Engine, select
+import pytest
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import DBAPIError
 
+from dcc.databases import engines
 from dcc.databases.schema import init_database
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity
+from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
+from dcc.qc.apply.upload_lock import lock_centres
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
+from tests.qc.test_applying import litters
 from tests.support.asking import closing_all, column_in
-from tests.support.qc_child import finish, start
+from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply_document, experiment, reading, specimen, to_apply
 from tests.support.qc_files import all_rows
 from tests.support.trials import trials
@@ -21,6 +30,9 @@ from tests.support.trials import trials
 PATIENCE = 40
 UPLOADERS = 3
 DOCUMENTS = trials(24)
+SHORT = 0.2
+"""Seconds after which SQLite says that others are in the way, instead of half a minute; MariaDB says so at once."""
+LONGER = 0.6
 
 Submission = tuple[DocumentToApply, tuple[Entity, ...]]
 
@@ -63,3 +75,65 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
         init_database(serial)
         upload(serial, [by_zip[name] for name in order])
         assert all_rows(serial) == parallel
+
+
+def lock_h(connection: Connection) -> None:
+    lock_centres(connection, ["H"])
+
+
+def wait_until_held(engine: Engine, settings: Settings) -> None:
+    """Until another process holds the upload lock."""
+    with closing_all(open_impatient(settings)) as probe:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                with probe.connect() as connection, connection.begin():
+                    if engine.dialect.name == "sqlite":
+                        connection.exec_driver_sql("UPDATE upload_lock SET id = id WHERE id = 1")
+                    else:
+                        connection.exec_driver_sql("SELECT * FROM upload_lock WHERE id = 1 FOR UPDATE NOWAIT")
+            except DBAPIError:
+                return
+            time.sleep(0.02)
+    raise AssertionError("Nobody took the lock.")
+
+
+def open_impatient(settings: Settings, seconds: int = 0) -> Engine:
+    """An engine whose server lets no statement wait for longer than some seconds; SQLite gives up after `SHORT`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "BUSY_SECONDS", SHORT)
+        patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", f"timeout = {seconds}"))
+        engine = open_qc_database(settings)
+        with engine.connect():
+            return engine
+
+
+def test_who_waits_for_another_uploader_waits_for_as_long_as_patience_says(
+    qc_database: Engine, qc_settings: Settings
+) -> None:
+    with qc_database.begin() as connection:
+        lock_h(connection)
+    waiting, released = open_impatient(qc_settings), event()
+
+    def hold(engine: Engine) -> None:
+        with writing(engine) as connection:
+            lock_h(connection)
+            released.wait(PATIENCE)
+
+    holder = start(qc_settings, hold)
+    try:
+        wait_until_held(qc_database, qc_settings)
+        with pytest.raises(QcDatabaseUnreachableError, match="other writers were in the way"):
+            apply_document(
+                waiting, to_apply(Action.ADD, DocumentKind.SPECIMEN), reading(specimen("S0")), patience_seconds=0.1
+            )
+        # Longer than either database waits by itself.
+        threading.Timer(LONGER, released.set).start()
+        document = to_apply(Action.ADD, DocumentKind.SPECIMEN)
+        apply_document(waiting, document, reading(specimen("S1")), patience_seconds=PATIENCE)
+        assert released.is_set()
+    finally:
+        released.set()
+        finish(holder)
+        waiting.dispose()
+    assert litters(qc_database) == {"S1": "L1"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, insert, text
 
-from dcc.qc.apply.versions import current_versions
+from dcc.qc.apply.versions import Version, current_versions
 from dcc.qc.models import EXPERIMENT
 from dcc.vocabulary import EntityKind
 from tests.support.databases import only_mariadb
@@ -50,6 +50,14 @@ def rows_read(connection: Connection) -> int:
     """How often a server's storage was asked for a row in this session."""
     told = connection.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'"))
     return sum(int(value) for _, value in told)
+
+
+@only_mariadb
+def test_versions_are_found_by_their_whole_keys(connection: Connection) -> None:
+    connection.execute(insert(EXPERIMENT), [experiment(number) for number in range(1, 21)])
+    asked = [key(3), key(7), key(21), ("H", "H_000004", "1", "IMPC_CBC_001"), ("J", "H_000005", None, "IMPC_CBC_001")]
+    found = current_versions(connection, EntityKind.EXPERIMENT, asked)
+    assert found == {key(3): Version(3, 1), key(7): Version(7, 1)}
 
 
 @only_mariadb

@@ -84,7 +84,7 @@ def test_a_duplicate_is_known_again_when_the_session_was_killed_before_it_was_re
         data.run(key, specimens())
     data.validate(again, specimens())
     due = in_reading(data.tracker, load_due, Phase.UPLOAD, data.settings.naming)
-    with prepared_temporarily(Staging(data.settings.staging_directory), due) as prepared:
+    with prepared_temporarily(Staging(data.settings.staging_directory), due, data.qc) as prepared:
         Uploader(data.qc, data.settings, Delegations()).upload(due, [prepared(document) for document in due])
     before = data.rows(models.DOCUMENT, "id", "state")
     assert len(before) > len(due)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from dcc.cli.demo.submissions import damaged, experiment_document, specimen_document
 from dcc.documents.reading import read_document
@@ -21,7 +22,7 @@ from dcc.errors import NotWellFormedError, StagedDocumentLostError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.apply import entity_rows
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.rows import prepared_file
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import load_shipped
@@ -34,7 +35,8 @@ from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
 
 TODAY = date(2026, 11, 21)
-BASIS = PreparationBasis(load_shipped(), "7", TODAY, COLUMNS)
+BASIS = PreparationBasis(load_shipped(), "7", TODAY, columns_for(create_engine("sqlite://")))
+ON_SERVER = replace(BASIS, columns=columns_for(create_engine("mysql+pymysql://")))
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
 NAME = "H.2013-10-31.1.experiment.impc.xml"
 
@@ -105,15 +107,21 @@ def only(target: Path, content: bytes, name: str = NAME) -> PreparedDocument:
 def test_rows_are_the_same_however_often_they_are_written_and_after_whatever_document(
     prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch, kind: DocumentKind
 ) -> None:
+    """As rows for SQLite, and as lines for a server."""
     name, content = f"H.2013-10-31.1.{kind}.impc.xml", full_document(kind).render()[0]
     other = {"H.2013-10-30.1.experiment.impc.xml": experiment_document("H", animals=9)}
-    written = []
+    written, sent = [], []
     for rows_held, before in ((20_000, {}), (3, other)):
         monkeypatch.setattr(prepared_file, "_ROWS_HELD", rows_held)
         assert prepare(before | {name: content}) == {}
         written.append(rows_of(only(target, content, name)))
-    assert written[0] == written[1]
+        assert prepare({name: content}, basis=ON_SERVER) == {}
+        document = only(target, content, name)
+        tables = {table: rows for table, rows in document.rows.items() if table != "entry"}
+        sent.append({table: b"".join(document.file.lines(table, *rows)) for table, rows in tables.items()})
+    assert (written[0], sent[0]) == (written[1], sent[1])
     assert sum(map(len, written[0].values())) > 10
+    assert sum(lines.count(b"\n") for lines in sent[0].values()) > 10
 
 
 def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Path) -> None:
@@ -174,7 +182,7 @@ def test_a_file_that_is_damaged_or_of_another_basis_or_version_is_not_used(
     file.close()
     columns = {**BASIS.columns.names, "experiment": (*BASIS.columns.names["experiment"], "later")}
     later = replace(BASIS, columns=BASIS.columns._replace(names=columns))
-    for other in (replace(BASIS, signature="8"), replace(BASIS, today=date(2026, 11, 22)), later):
+    for other in (replace(BASIS, signature="8"), replace(BASIS, today=date(2026, 11, 22)), ON_SERVER, later):
         assert open_prepared(target, other.name) is None
     with monkeypatch.context() as patched:
         patched.setattr(prepared_file, "VERSION", prepared_file.VERSION + 1)

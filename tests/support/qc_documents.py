@@ -26,7 +26,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.apply import withdrawal
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.planning import Plan
 from dcc.qc.apply.planning import plan_document as plan_prepared
 from dcc.qc.apply.upload_lock import lock_centres_of
@@ -113,7 +113,7 @@ def prepared(engine: Engine, *documents: tuple[DocumentToApply, Iterable[Content
     """Documents prepared in one file for a QC database, as a session has them."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "prepared.rows"
-        writer = PreparedWriter(path, "", COLUMNS)
+        writer = PreparedWriter(path, "", columns_for(engine))
         for document, said in documents:
             rows = writer.document(document.kind)
             for content in said:

@@ -228,7 +228,16 @@ class DocumentEffect:
             self._refused += len(some.keys)
             return
         offset = self.id_offsets[kind.value]
-        self._judge(kind, some, [offset + (row_id or 0) for row_id in some.row_ids])
+        row_ids = [offset + (row_id or 0) for row_id in some.row_ids]
+        if self.document.action is not Action.ADD or not self._are_new(kind, some.keys):
+            self._judge(kind, some, row_ids)
+            return
+        # Nearly always so, and much faster than deciding each.
+        self.owners.add(None)
+        self.others.take_effect(some.keys, kind)
+        self._opened[kind] += len(row_ids)
+        versions = [Version(row_id, self.document_id) for row_id in row_ids]
+        self.opened[kind].update(zip(some.keys, versions, strict=True))
 
     def _stored(self, some: Entries, kind: EntityKind) -> Entries:
         """Those with rows; the others are recorded and refused."""
@@ -241,6 +250,12 @@ class DocumentEffect:
                     self.findings.add(too_long(line, kind.value, excess, key)._replace(path=path))
         stored = [entry for entry in entries if entry[3] is not None]
         return Entries(kind, *(map(list, zip(*stored, strict=True)) if stored else ([], [], [], [], [])))
+
+    def _are_new(self, kind: EntityKind, keys: Sequence[Key]) -> bool:
+        """Whether all entities are new, and each is named once."""
+        different = set(keys)
+        is_there = self._current.of(kind, different) or not self.opened[kind].keys().isdisjoint(different)
+        return not is_there and len(different) == len(keys)
 
     def _judge(self, kind: EntityKind, some: Entries, row_ids: Sequence[int]) -> None:
         action, keys = self.document.action, set(some.keys)

@@ -42,13 +42,12 @@ from dcc.qc.apply.document_effect import (
     ForeignData,
     OtherCentre,
 )
-from dcc.qc.apply.entity_rows import NUMBERED_TABLES, PREPARED_TABLES, copy_rows
+from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
 from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, late
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
 from dcc.qc.apply.versions import end_versions, open_versions
 from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.building import NUMBERED
-from dcc.qc.rows.bulk import RowLoader
 from dcc.qc.rows.documents import (
     DocumentPlace,
     DocumentToApply,
@@ -204,7 +203,7 @@ class _Application:
 
     def _write_rows(self, taken: Sequence[DocumentEffect], first_ids: Mapping[str, int]) -> None:
         """Write the rows of documents, and the lifetimes that they end and open; `first_ids` are the first new ones."""
-        loader = RowLoader(self._connection, PREPARED_TABLES)
+        loader = loader_on(self._connection)
         # Consecutive documents of a file have the same offsets.
         for (_, id_offsets, are_current), some in groupby(
             taken, key=lambda one: (one.prepared.file, one.id_offsets, one.are_current)

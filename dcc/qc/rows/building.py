@@ -10,9 +10,9 @@ Uses no database: rows are tuples, tables are names, so that a process that prep
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from dcc.documents import contents
 from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
@@ -30,6 +30,9 @@ NUMBERED: Final = (
     "metadata",
 )
 """The tables whose rows get ids here."""
+
+_Appended: TypeAlias = tuple[list[Any], Callable[[list[Any]], TooLong | None]]
+"""Rows, and the check of their lengths."""
 
 _OF_SPECIMENS: Final = {"related_specimen", "genotype", "parental_strain", "chromosomal_alteration", "chromosome"}
 """The tables of specimens' parts."""
@@ -72,9 +75,14 @@ class RowBuilder:
         self._ids = {kind: new_ids[kind.value] for kind in EntityKind}
         self._block_id = new_ids["centre_block"]
         self._status_id = new_ids["status_code"]
-        self._procedures = ProcedureRows(document_id, new_ids, tables)
+        self._procedures = ProcedureRows(document_id, new_ids, tables, limits)
         self._checks_by_table = checks_by(limits)
-        appended = {name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()}
+        measured = self._procedures.measurements
+        appended: dict[str, _Appended] = {
+            **{name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()},
+            # Their texts are checked as they are added.
+            "measurement": (tables["measurement"], lambda _rows: measured.too_long),
+        }
         self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
         self._of_others = [one for name, one in appended.items() if name in _OF_OTHERS]
         self._block: contents.Block | None = None

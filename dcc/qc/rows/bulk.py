@@ -7,65 +7,73 @@ LOCAL INFILE). For few rows, and if the server permits no such file, these two t
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from dcc.errors import InternalFaultError
-from dcc.qc.rows.types import Row, Value
+from dcc.qc.rows.lines import FORMAT, as_lines, rows_of_lines
+from dcc.qc.rows.types import Row
 
 _BYTES_HELD: Final = 8_000_000
-_ROWS_READ: Final = 200
 _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
 _REFUSES_FILES: Final = "dcc_refuses_files"
 
 _FEW_ROWS: Final = 100
-"""The most rows that are inserted rather than loaded."""
-
-_FORMAT: Final = "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'"
-"""What LOAD DATA needs to know of lines. What separates fields and ends lines is escaped within values."""
-_NULL: Final = "\\N"
-"""What a line has for null."""
-_AS_TEXT: Final = str(None)
-_SPECIAL: Final = re.compile(r"[\\\t\n\r\0]")
-_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
-_ESCAPED: Final = re.compile(r"\\(.)")
-_MEANT: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+"""The most rows that are inserted rather than loaded, and that a statement inserts."""
+_BYTES_INSERTED: Final = 1_000_000
+"""The most bytes that a statement inserts if they are of several rows."""
 
 
-class RowLoader:
-    """Takes rows and has a server load them in chunks, in the transaction of `connection`.
+class LoadedLines(NamedTuple):
+    """How lines become rows of a table, by the names of their `fields`.
 
-    `tables` in an order in which parents come before their children. Rows of parents have to be taken before those of
+    `computed` has, by column, what must be made of fields, such as `{id} + {base}`. Other fields go into the columns of
+    their names; those that are no columns are left out.
+    """
+
+    table: Table
+    fields: Sequence[str]
+    computed: Mapping[str, str] = {}
+
+    @property
+    def direct(self) -> list[str]:
+        """The fields that are columns as they are."""
+        return [name for name in self.fields if name in self.table.columns and name not in self.computed]
+
+
+class LineLoader:
+    """Takes lines and has a server load them in chunks, in the transaction of `connection`.
+
+    `tables` in an order in which parents come before their children. Lines of parents have to be taken before those of
     their children, and `flush` must be called before rows are read, and at the end. What the database refuses is raised
     as SQLAlchemy's errors, as by any statement.
     """
 
-    def __init__(self, connection: Connection, tables: Sequence[Table]) -> None:
+    def __init__(self, connection: Connection, tables: Sequence[LoadedLines]) -> None:
         self._connection = connection
-        self._lines: dict[Table, list[bytes]] = {table: [] for table in tables}
+        self._tables = tables
+        self._lines: dict[str, list[bytes]] = {loaded.table.name: [] for loaded in tables}
         self._held = 0
 
-    def take(self, table: Table, rows: Iterator[Row]) -> None:
-        """Take rows of a table, with all its columns in their order; those held are loaded when they are many."""
-        while some := list(islice(rows, _ROWS_READ)):
-            lines = as_lines(some)
-            self._lines[table].append(lines)
-            self._held += len(lines)
-            if self._held >= _BYTES_HELD:
-                self.flush()
+    def take(self, table: Table, lines: bytes) -> None:
+        """Take lines of a table; those held are loaded when they are many."""
+        self._lines[table.name].append(lines)
+        self._held += len(lines)
+        if self._held >= _BYTES_HELD:
+            self.flush()
 
     def flush(self) -> None:
-        """Load all rows held."""
-        for table, lines in self._lines.items():
+        """Load all lines held."""
+        for loaded in self._tables:
+            lines = self._lines[loaded.table.name]
             if lines:
-                _load(self._connection, table, b"".join(lines))
+                _load(self._connection, loaded, b"".join(lines))
                 lines.clear()
         self._held = 0
 
@@ -73,16 +81,30 @@ class RowLoader:
 def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Insert rows with all the columns of `table`, in their order, in the fastest way of the database."""
     if connection.dialect.name == "sqlite":
-        _insert(connection, table, "?", rows)
+        _insert_bound(connection, table, rows)
     else:
-        _load(connection, table, as_lines(rows))
+        _load(connection, LoadedLines(table, [column.name for column in table.columns]), as_lines(rows))
 
 
-def _load(connection: Connection, table: Table, lines: bytes) -> None:
+def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Insert rows by SQLite's driver, which binds nulls as slowly as values: without columns that no row has."""
+    columns = range(len(table.columns))
+    bound = [place for place in columns if any(row[place] is not None for row in rows)]
+    # For a single column `itemgetter` makes no tuples.
+    if 1 < len(bound) < len(columns):
+        rows = list(map(itemgetter(*bound), rows))
+    else:
+        bound = list(columns)
+    names = _columns(connection, table, [column.name for column in table.columns])
+    marks = ", ".join("?" if place in bound else "NULL" for place in columns)
+    connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} ({names}) VALUES ({marks})", rows)  # noqa: S608
+
+
+def _load(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:
     number = lines.count(b"\n")
     if number > _FEW_ROWS and not connection.info.get(_REFUSES_FILES):
         try:
-            _load_file(connection, table, lines, number)
+            _load_file(connection, lines_of, lines, number)
         except DBAPIError as error:
             # The server reports this before it reads a row, and the transaction goes on.
             if error.orig is None or error.orig.args[0] not in _LOADING_OFF:
@@ -90,24 +112,54 @@ def _load(connection: Connection, table: Table, lines: bytes) -> None:
             connection.info[_REFUSES_FILES] = True
         else:
             return
-    _insert(connection, table, "%s", list(rows_of_lines(lines)))
+    _insert(connection, lines_of, lines)
 
 
-def _insert(connection: Connection, table: Table, mark: str, rows: Sequence[Row]) -> None:
-    """Insert rows by the driver, which makes statements of many rows for a server."""
-    marks = ", ".join([mark] * len(table.columns))
-    statement = f"INSERT INTO {_name(connection, table)} ({_columns(connection, table)}) VALUES ({marks})"  # noqa: S608
-    connection.exec_driver_sql(statement, rows)
+def _insert(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:
+    """Insert what lines say by statements of many rows: of computed values, the driver would make one for each row."""
+    table, fields, computed = lines_of
+    values = [*computed.values(), *(f"{{{name}}}" for name in lines_of.direct)]
+    columns = _columns(connection, table, [*computed, *lines_of.direct])
+    for some in _portions(lines):
+        rows: list[str] = []
+        given: dict[str, object] = {}
+        for number, row in enumerate(rows_of_lines(some)):
+            names = {name: f"{name}_{number}" for name in fields}
+            spelt = {name: f"%({one})s" for name, one in names.items()}
+            rows.append(f"({', '.join(value.format_map(spelt) for value in values)})")
+            given.update(zip(names.values(), row, strict=True))
+        statement = f"INSERT INTO {_name(connection, table)} ({columns}) VALUES {', '.join(rows)}"  # noqa: S608
+        connection.exec_driver_sql(statement, given)
 
 
-def _load_file(connection: Connection, table: Table, lines: bytes, expected: int) -> None:
+def _portions(lines: bytes) -> Iterator[bytes]:
+    """Lines that one statement inserts, by their number and length."""
+    held: list[bytes] = []
+    length = 0
+    for line in lines.splitlines(keepends=True):
+        if held and (len(held) == _FEW_ROWS or length + len(line) > _BYTES_INSERTED):
+            yield b"".join(held)
+            held, length = [], 0
+        held.append(line)
+        length += len(line)
+    yield b"".join(held)
+
+
+def _load_file(connection: Connection, lines_of: LoadedLines, lines: bytes, expected: int) -> None:
+    table, fields, computed = lines_of
+    direct = set(lines_of.direct)
+    variables = {name: f"@{name}" for name in fields}
+    read = ", ".join(_columns(connection, table, [name]) if name in direct else variables[name] for name in fields)
+    assignments = [
+        f"{_columns(connection, table, [name])} = {one.format_map(variables)}" for name, one in computed.items()
+    ]
     handle, path = tempfile.mkstemp(prefix="dcc-rows-", suffix=".tsv")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(lines)
         statement = (
             f"LOAD DATA LOCAL INFILE '{_quoted(path)}' INTO TABLE {_name(connection, table)} CHARACTER SET utf8mb4 "
-            f"{_FORMAT} ({_columns(connection, table)})"
+            f"{FORMAT} ({read}){' SET ' if assignments else ''}{', '.join(assignments)}"
         )
         result = connection.exec_driver_sql(statement.replace("%", "%%"))
     finally:
@@ -125,54 +177,10 @@ def _name(connection: Connection, table: Table) -> str:
     return connection.dialect.identifier_preparer.format_table(table)
 
 
-def _columns(connection: Connection, table: Table) -> str:
-    return ", ".join(map(connection.dialect.identifier_preparer.format_column, table.columns))
+def _columns(connection: Connection, table: Table, names: Sequence[str]) -> str:
+    preparer = connection.dialect.identifier_preparer
+    return ", ".join(preparer.format_column(table.columns[name]) for name in names)
 
 
 def _quoted(path: str) -> str:
     return path.replace("\\", "\\\\").replace("'", "\\'")
-
-
-def as_lines(rows: Sequence[Row]) -> bytes:
-    """The rows in UTF-8, a line each. They are of one table, so that all are as long."""
-    if not rows:
-        return b""
-    fields = len(rows[0])
-    line = "\t".join(["%s"] * fields) + "\n"
-    text = "".join([line % row for row in rows])
-    # Rows that hold nothing special are told by what there is of tabs, ends of lines and nulls, and nothing else.
-    plain = (
-        text.count("\n") == len(rows)
-        and text.count("\t") == (fields - 1) * len(rows)
-        and text.count(_AS_TEXT) == sum([row.count(None) for row in rows])
-        and "\\" not in text
-        and "\r" not in text
-        and "\0" not in text
-    )
-    if plain:
-        return text.replace(_AS_TEXT, _NULL).encode()
-    return "".join([_fields_of(row) + "\n" for row in rows]).encode()
-
-
-def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
-    """The fields of each line as texts; None for nulls."""
-    for line in lines.decode().split("\n")[:-1]:
-        yield tuple(
-            [
-                None if field == _NULL else _ESCAPED.sub(lambda match: _MEANT[match[1]], field)
-                for field in line.split("\t")
-            ]
-        )
-
-
-def _fields_of(values: Iterable[Value]) -> str:
-    """A part of a line: values with tabs between them."""
-    return "\t".join([_field(value) for value in values])
-
-
-def _field(value: Value) -> str:
-    if value is None:
-        return _NULL
-    if type(value) is str:
-        return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
-    return repr(value)

@@ -1,9 +1,10 @@
 """Documents of an archive as rows in a file, made before anybody knows the ids that the rows will have.
 
 The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1, so
-that rows of documents that follow one another can be copied together. What the measurements of a procedure have in
-common is in the row of that, since to write a value takes longer than to read it. It also has what must be known of a
-document to decide whether its entities take effect.
+that rows of documents that follow one another can be copied together. It also has what must be known of a document to
+decide whether its entities take effect. For a QC database on SQLite, which copies rows from file to file, the tables
+have rows. What the measurements of a procedure have in common is in the row of that, since to write a value takes
+longer than to read it. For one on a server they have the lines that it loads, those of many rows in one text.
 
 Behind the database, where SQLite does not look, are the facts about the documents, their length, and a checksum. So
 whoever need not know the entities opens no database. A file of another version or basis, or a damaged one, is made
@@ -21,6 +22,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -32,17 +35,23 @@ from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, entity_key_of
-from dcc.qc.rows.types import Limits, Row, TooLong
+from dcc.qc.rows.lines import as_lines, with_fields
+from dcc.qc.rows.procedures import OF_RUN
+from dcc.qc.rows.types import Limits, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 11
+VERSION: Final = 10
 """The version of what a file says, and how, apart from the columns of its tables, which are part of the basis."""
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
 _ENTRY: Final = "entry"
 _ENTRY_COLUMNS: Final = ("kind", "columns")
+_RUN: Final = "procedure_run"
+_MEASUREMENT: Final = "measurement"
+_LINES: Final = ("id", "lines")
+"""The columns of a table of lines, whose ids are those of the last of their rows, or its number."""
 _LENGTH_DIGITS: Final = 12
 _CHECKSUM_BYTES: Final = 4
 _CHECKSUM_OF_WHOLE: Final = "2144df1c"
@@ -52,17 +61,19 @@ _CHECKSUM_OF_WHOLE: Final = "2144df1c"
 class Columns(NamedTuple):
     """The columns of a file's tables, in the order of rows, and what texts they hold at most.
 
+    `in_lines`: the tables have the lines that rows are; those of measurements say what their runs say of them too.
     Rows of the tables `left_out` are made and checked, and not kept.
     """
 
     names: Mapping[str, Sequence[str]]
     limits: Limits
+    in_lines: bool
     left_out: frozenset[str] = frozenset()
 
     @property
     def checksum(self) -> str:
         """A checksum of the form of the tables: a file in another form is of no use."""
-        form = (sorted(self.names.items()), sorted(self.limits.items()))
+        form = (sorted(self.names.items()), sorted(self.limits.items()), self.in_lines)
         return f"{crc32(repr(form).encode()):08x}"
 
 
@@ -95,13 +106,16 @@ class PreparedWriter:
         self._path, self._basis, self.columns, self.rows_held = path, basis, columns, rows_held
         self._part = path.with_name(f"{path.name}.part")
         self._part.unlink(missing_ok=True)
-        self._part.write_bytes(_empty_file(tuple((table, *names) for table, names in columns.names.items())))
+        tables = tuple((table, *(_LINES if columns.in_lines else names)) for table, names in columns.names.items())
+        self._part.write_bytes(_empty_file(tables))
         # Whoever writes with several threads has them take turns.
         self._connection = sqlite3.connect(self._part, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("BEGIN")
         self.last = dict.fromkeys((*columns.names, _ENTRY), 0)
+        self._of_run = itemgetter(*map(columns.names[_RUN].index, OF_RUN))
+        self._of_runs: dict[Value, Row] = {}
         self.new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._numbers = itertools.count(1)
         self.documents: list[dict[str, Any]] = []
@@ -130,11 +144,29 @@ class PreparedWriter:
         """Write rows of a table, for a document."""
         if table in self.columns.left_out:
             return
-        self.last[table] = rows[-1][0] if table in NUMBERED else self.last[table] + len(rows)  # type: ignore[assignment]
-        # Rows of entities lack the last columns, which tell what became of them.
-        names = self.columns.names.get(table, _ENTRY_COLUMNS)[: len(rows[0])]
-        into, marks = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
-        self._connection.executemany(f"INSERT INTO {quoted(table)} ({into}) VALUES ({marks})", rows)  # noqa: S608
+        self.last[table] = last = rows[-1][0] if table in NUMBERED else self.last[table] + len(rows)  # type: ignore[assignment]
+        if self.columns.in_lines and table != _ENTRY:
+            if table == _RUN:
+                self._of_runs = {run[0]: self._of_run(run) for run in rows}
+            lines = self._lines_of_measurements(rows) if table == _MEASUREMENT else as_lines(rows)
+            self._connection.execute(f"INSERT INTO {quoted(table)} VALUES (?, ?)", (last, lines))  # noqa: S608
+            return
+        columns = list(zip(*rows, strict=True))
+        # Binding a null takes as long as a value: without columns that no row has.
+        bound = [
+            place
+            for place, column in enumerate(columns)
+            if column[0] is not None or any(value is not None for value in column)
+        ]
+        names = self.columns.names.get(table, _ENTRY_COLUMNS)
+        into, marks = ", ".join(quoted(names[place]) for place in bound), ", ".join("?" * len(bound))
+        statement = f"INSERT INTO {quoted(table)} ({into}) VALUES ({marks})"  # noqa: S608
+        self._connection.executemany(statement, zip(*(columns[place] for place in bound), strict=True))
+
+    def _lines_of_measurements(self, rows: Sequence[Row]) -> bytes:
+        """With what they repeat of their runs, which were written before."""
+        by_run = groupby(rows, key=itemgetter(1))
+        return b"".join([with_fields(as_lines(list(some)), self._of_runs[run_id]) for run_id, some in by_run])
 
 
 class DocumentWriter:
@@ -288,6 +320,12 @@ class PreparedFile:
         if self._connection is None:
             self._connection = sqlite3.connect(self.address, uri=True, check_same_thread=False)
         return self._connection.execute(statement, values)
+
+    def lines(self, table: str, after: int, last: int) -> Iterator[bytes]:
+        """The lines of rows of a table that follow the row `after`, to the `last` one."""
+        statement = f"SELECT lines FROM {quoted(table)} WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608
+        for (lines,) in self.ask(statement, (after, last)):
+            yield lines
 
     def close(self) -> None:
         """Close the file."""

@@ -1,62 +1,139 @@
-"""Results of procedures as rows: measurements, media and metadata."""
+"""Results of procedures as rows: measurements, media and metadata.
+
+Most of a document is measurements, and many of these are largely alike: common parts are processed once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from dcc.documents import contents
 from dcc.documents.lexical import parse_number
-from dcc.qc.rows.types import NewIds, Row, Tables
+from dcc.qc.rows.types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, checks_by
 from dcc.vocabulary import MeasurementType, MediaType, MetadataOwner
 
 _SIMPLE: Final = MeasurementType.SIMPLE.value
 _ONTOLOGY: Final = MeasurementType.ONTOLOGY.value
 _SERIES: Final = MeasurementType.SERIES.value
 
-_Measured: TypeAlias = tuple[int, int | None, str, tuple[str | None, ...], int]
-"""The position of a parameter in its procedure; the position of a value in that, if any; type, texts and line.
-
-The texts are parameter, sequenceID, increment, its status, value, unit and status.
-"""
-_VALUE: Final = 9
-"""The place of the value in a row."""
+_Head: TypeAlias = tuple[str, str, str | None, str | None, str | None, str | None, str | None]
+"""Type, parameter, sequenceID, increment, its status, unit and status of a measurement."""
+_Measured: TypeAlias = tuple[int, int | None, _Head, str | None, int]
+"""The position of a parameter in its procedure; the position of a value in that, if any; head, value and line."""
 
 _NOTHING: Final = "\x1e"
 _PRIME: Final = 4_294_967_291
 """CRC-32s that differ in the same bits may have the same sum, as those of swapped values; their squares have not."""
+_MAX_HEADS: Final = 5_000
+_MAX_VALUES: Final = 30_000
+_LONG_VALUE: Final = 20
 
 
-def measurement_rows(new_id: Callable[[], int], run_id: int, procedure: contents.Procedure, tail: Row) -> Iterator[Row]:
-    """The rows of the measurements of a procedure, one for each value or term; `tail` is what each repeats of its run.
+class MeasurementRows:
+    """Makes the rows of a document's measurements.
 
-    That part is only in their fingerprints, of which it is the beginning: the rows lack it.
+    `too_long` is the first text of the last addition that no column holds. `held_text` counts the characters of values
+    and terms.
     """
-    start = crc32("\x1f".join(map(str, tail)).encode())
-    for place, item, kind, texts, line in _measured_in(procedure):
-        mark = crc32("\x1f".join([_NOTHING if text is None else text for text in texts]).encode(), start)
-        *named, value, unit, status = texts
-        number = None if value is None else parse_number(value)
-        row = (new_id(), run_id, place, item, kind, *named, value, number, unit, status, line)
-        yield (*row, mark * mark % _PRIME)
+
+    def __init__(self, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
+        self._new_id = new_ids["measurement"]
+        self._rows = tables["measurement"]
+        self._heads = _heads_by(checks_by(limits)["measurement"])
+        self.too_long: TooLong | None = None
+        self.held_text = 0
+
+    def add(self, run_id: int, procedure: contents.Procedure, tail: Row) -> None:
+        """Add the measurements of a procedure, a row for each value or term; `tail` is what each repeats of its run.
+
+        That part is only in their fingerprints: the rows lack it.
+        """
+        found = _measured_in(procedure)
+        self._heads.bound()
+        # What measurements repeat of their run begins their fingerprints.
+        self._add_rows(run_id, found, crc32("\x1f".join(map(str, tail)).encode()))
+        self.too_long = self._heads.first_too_long(found)
+        self.held_text += sum([len(value) for _, _, _, value, _ in found if value])
+
+    def _add_rows(self, run_id: int, found: list[_Measured], start: int) -> None:
+        new_id, append, heads = self._new_id, self._rows.append, self._heads
+        for place, item, head, value, line in found:
+            before, after = heads[head]
+            mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
+            kind, name, sequence, increment, increment_status, unit, status = head
+            append((new_id(), run_id, place, item, kind, name, sequence, increment, increment_status,
+                    value, _NUMBERS[value], unit, status, line, mark * mark % _PRIME))  # fmt: skip
 
 
-def _measured_in(procedure: contents.Procedure) -> Iterator[_Measured]:
-    for place, (line, name, sequence, unit, value, status) in enumerate(procedure.simple, start=1):
-        item = None if value is None else 1
-        yield place, item, _SIMPLE, (name, sequence, None, None, value, unit, status), line
+def _measured_in(procedure: contents.Procedure) -> list[_Measured]:
+    found: list[_Measured] = [
+        (place, None if value is None else 1, (_SIMPLE, name, sequence, None, None, unit, status), value, line)
+        for place, (line, name, sequence, unit, value, status) in enumerate(procedure.simple, start=1)
+    ]
     done = len(procedure.simple)
     for place, (line, name, sequence, terms, status) in enumerate(procedure.ontology, start=done + 1):
-        for item, term in enumerate(terms, start=1):
-            yield place, item, _ONTOLOGY, (name, sequence, None, None, term, None, status), line
+        head = (_ONTOLOGY, name, sequence, None, None, None, status)
+        found += [(place, item, head, term, line) for item, term in enumerate(terms, start=1)]
     done += len(procedure.ontology)
     for place, (first_line, name, sequence, unit, values, status) in enumerate(procedure.series, start=done + 1):
-        for item, (line, increment, increment_status, value) in enumerate(values, start=1):
-            yield place, item, _SERIES, (name, sequence, increment, increment_status, value, unit, status), line
+        found += [
+            (place, item, (_SERIES, name, sequence, increment, increment_status, unit, status), value, line)
+            for item, (line, increment, increment_status, value) in enumerate(values, start=1)
+        ]
         if not values:
-            yield place, None, _SERIES, (name, sequence, None, None, None, unit, status), first_line
+            found.append((place, None, (_SERIES, name, sequence, None, None, unit, status), None, first_line))
+    return found
 
+
+class _Heads(dict[_Head, tuple[str, str]]):
+    """The parts of heads in fingerprints before the value and after it, by head."""
+
+    def __init__(self, check: LengthCheck) -> None:
+        super().__init__()
+        self._check = check
+        self._too_long: dict[_Head, TooLong] = {}
+
+    def __missing__(self, head: _Head) -> tuple[str, str]:
+        kind, *named, unit, status = head
+        before = [_NOTHING if text is None else text for text in (*named, "")]
+        after = [_NOTHING if text is None else text for text in ("", unit, status)]
+        self[head] = constant = ("\x1f".join(before), "\x1f".join(after))
+        too_long = self._check.of_row((None, None, None, None, kind, *named, None, None, unit, status))
+        if too_long is not None:
+            self._too_long[head] = too_long
+        return constant
+
+    def first_too_long(self, found: list[_Measured]) -> TooLong | None:
+        if not self._too_long:
+            return None
+        return next((self._too_long[head] for _, _, head, _, _ in found if head in self._too_long), None)
+
+    def bound(self) -> None:
+        if len(self) > _MAX_HEADS:
+            self.clear()
+            self._too_long.clear()
+
+
+_heads_by = lru_cache(maxsize=2)(_Heads)
+"""Shared by documents that are checked alike."""
+
+
+class _Numbers(dict[str | None, float | None]):
+    """The numbers of values; the last short ones are remembered."""
+
+    def __missing__(self, value: str | None) -> float | None:
+        number = None if value is None else parse_number(value)
+        if value is None or len(value) <= _LONG_VALUE:
+            if len(self) > _MAX_VALUES:
+                self.clear()
+            self[value] = number
+        return number
+
+
+_NUMBERS: Final = _Numbers()
 
 OF_RUN: Final = (
     "document_id",
@@ -99,31 +176,32 @@ class _MediaRow(NamedTuple):
 
 
 class ProcedureRows:
-    """Makes the rows of a document's procedures; `held_text` counts the characters of values and terms so far."""
+    """Makes the rows of a document's procedures; `measurements` makes those of measurements."""
 
-    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables) -> None:
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
+        self.measurements = MeasurementRows(new_ids, tables, limits)
         self._document_id = document_id
         self._run_id = new_ids["procedure_run"]
-        self._measurement_id = new_ids["measurement"]
         self._media_id = new_ids["media"]
         self._metadata_id = new_ids["metadata"]
         self._runs = tables["procedure_run"]
-        self._measurements = tables["measurement"]
         self._media = tables["media"]
         self._associations = tables["media_association"]
         self._dimensions = tables["dimension"]
         self._metadata = tables["metadata"]
-        self.held_text = 0
+        self._text = 0
+
+    @property
+    def held_text(self) -> int:
+        """The number of characters of values and terms appended so far."""
+        return self._text + self.measurements.held_text
 
     def add(self, owner: RunOwner, procedure: contents.Procedure) -> None:
         """Append the rows of a procedure."""
         run_id, document_id, procedure_id = self._run_id(), self._document_id, procedure.procedure_id
         row = (run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line, *owner[2:])
         self._runs.append(row)
-        tail = (*owner[2:5], procedure_id, *owner[5:])
-        for measured in measurement_rows(self._measurement_id, run_id, procedure, tail):
-            self._measurements.append(measured)
-            self.held_text += len(str(measured[_VALUE] or ""))
+        self.measurements.add(run_id, procedure, (*owner[2:5], procedure_id, *owner[5:]))
         if procedure.media or procedure.media_samples or procedure.series_media:
             self._add_media(run_id, procedure)
         self._add_metadata(run_id, MetadataOwner.PROCEDURE, run_id, procedure.metadata)
@@ -197,4 +275,4 @@ class ProcedureRows:
         for place, (line, name, sequence, status, value) in enumerate(metadata):
             append((new_id(), run_id, owner_kind, owner_id, place, name, sequence, value, status, line))
             if value is not None:
-                self.held_text += len(value)
+                self._text += len(value)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc.databases.transactions import run_reading
 from dcc.errors import ChecksumMismatchError, FileMissingError, NotFoundError, SourceError
 from dcc.outcomes import Problem
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.clock import utc_today
@@ -83,7 +83,7 @@ def _basis(connection: Connection, names: Mapping[str, str]) -> PreparationBasis
     """The basis of preparing; a session with another basis prepares the documents again."""
     reference = snapshots.load_active(connection, names)
     signature = signature_of(reference.snapshot_ids.values(), names)
-    return PreparationBasis(reference.data, signature, utc_today(), COLUMNS)
+    return PreparationBasis(reference.data, signature, utc_today(), columns_for(connection))
 
 
 class _Worker:

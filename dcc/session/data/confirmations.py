@@ -101,7 +101,7 @@ def _require_confirmable(connection: Connection, key: ZipKey) -> None:
 def _confirm(tracker: Engine, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
         staging = Staging(uploader.settings.staging_directory)
-        with prepared_temporarily(staging, [document]) as prepared:
+        with prepared_temporarily(staging, [document], uploader.qc) as prepared:
             (result,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         result = failed_upload(document, error)

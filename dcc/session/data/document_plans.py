@@ -60,7 +60,7 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey
     due, delegations = run_reading(tracker, find)
     staging = Staging(settings.staging_directory)
     plans = []
-    with prepared_temporarily(staging, due) as prepared:
+    with prepared_temporarily(staging, due, qc) as prepared:
         for document in due:
             to_apply = DocumentWithRows(document_to_apply(document, delegations), prepared(document))
             plan = plan_document(qc, to_apply)

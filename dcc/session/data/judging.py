@@ -208,7 +208,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
 
 def _judge_all(work: DataSession, due: Sequence[_StoredDue], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
-    with closing(PreparedFiles(work.staging, basis_of(basis))) as files:
+    with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         for portion in together(due, _TOGETHER, Bound(lambda one: one.document.size_bytes, _BYTES_TOGETHER)):
             work.session.raise_if_over()
             known: dict[int, list[Finding]] = {}

@@ -17,10 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
+from sqlalchemy import Engine
+
 from dcc.errors import BadFileNameError, HelperEndedError
 from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging import documents as judging
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import ReferenceData
@@ -46,9 +48,9 @@ _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
 
-def basis_of(basis: judging.JudgingBasis) -> PreparationBasis:
-    """What documents are prepared by, of what they are judged by."""
-    return PreparationBasis(basis.reference.data, basis.signature, basis.today, COLUMNS)
+def basis_of(basis: judging.JudgingBasis, qc: Engine) -> PreparationBasis:
+    """What documents are prepared by for a QC database, of what they are judged by."""
+    return PreparationBasis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
 
 
 class PreparedFiles:
@@ -167,7 +169,7 @@ class PreparedArchives:
 
 @contextmanager
 def prepared_temporarily(
-    staging: Staging, documents: Sequence[DueDocument]
+    staging: Staging, documents: Sequence[DueDocument], qc: Engine
 ) -> Iterator[Callable[[DueDocument], PreparedDocument]]:
     """Prepares documents of one archive for this block only, without the rules; yields a function that returns each.
 
@@ -177,7 +179,7 @@ def prepared_temporarily(
         target = Path(folder) / "prepared.rows"
         parts = list(_parts(staging, documents).values())
         archive = parts[0]._replace(target=target, documents=[one for part in parts for one in part.documents])
-        basis = PreparationBasis(ReferenceData(), "", utc_today(), COLUMNS)
+        basis = PreparationBasis(ReferenceData(), "", utc_today(), columns_for(qc))
         failed = prepare_archive(basis, archive)
 
         def prepared(document: DueDocument) -> PreparedDocument:

@@ -287,7 +287,7 @@ class _Upload:
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
-        self._files = PreparedFiles(work.staging, basis_of(current_basis(work)))
+        self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
         self._most_files = MAX_ATTACHED if work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
         first_of_batch = run_reading(work.qc, newest_document) + 1
