@@ -1,7 +1,7 @@
 """Random sequences of documents, withdrawals and late arrivals leave what the in-memory model says."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import date
 from functools import cache
@@ -272,16 +272,16 @@ def nothing(*_: Any, **__: Any) -> None:
     """Instead of what should be done."""
 
 
-def none(*_: Any, **__: Any) -> tuple[()]:
-    """Instead of what should be found."""
-    return ()
+def none_of_each(_: Any, documents: Sequence[Any]) -> list[tuple[()]]:
+    """Instead of what should be found of each document."""
+    return [() for _ in documents]
 
 
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "an undo that forgets to reopen": ("dcc.qc.apply.withdrawal.reopen_versions", nothing),
     "an edit or delete that does not end": ("dcc.qc.apply.documents.end_versions", nothing),
     "a delete that forgets the experiments": ("dcc.qc.apply.document_effect.experiments_about", lambda *_: {}),
-    "an upload that forgets what was applied": ("dcc.qc.apply.documents.former_applications", none),
+    "an upload that forgets what was applied": ("dcc.qc.apply.documents.former_applications", none_of_each),
 }
 
 
