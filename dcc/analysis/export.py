@@ -229,17 +229,6 @@ def remove_file(directory: Path, path: str) -> None:
             parent.rmdir()
 
 
-__all__ = [
-    "ExportFormat",
-    "ExportProgress",
-    "ExportReport",
-    "MeasurementFilter",
-    "Partition",
-    "export_measurements",
-    "export_to_file",
-    "write_measurements",
-]
-
 _SAVE_SECONDS: Final = 5.0
 _FILE_SCHEMA: Final = {
     ExportFormat.PARQUET: pa.schema([field for field in SCHEMA if field.name not in Partition._fields]),

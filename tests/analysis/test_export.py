@@ -26,6 +26,7 @@ from dcc.qc import models
 from dcc.settings import Settings
 from dcc.vocabulary import Validity
 from tests.support.analysis_data import WEIGHT, animal, weight
+from tests.support.asking import execute_in
 from tests.support.databases import only_sqlite
 from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply, line, undo_documents
@@ -155,33 +156,22 @@ def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> N
     assert files(directory) == before
 
     apply(filled, Action.EDIT, weight("H", 1, 1, "17"), centre="H")
-    _judge_all(filled)
+    unjudged = update(models.EXPERIMENT).where(models.EXPERIMENT.c.validity == Validity.UNJUDGED)
+    execute_in(filled, unjudged.values(validity=Validity.VALID))
     assert again().written == (Partition("H", WEIGHT),)
     apply(filled, Action.EDIT, animal("J", 20)._replace(gender="female"), centre="J")
     assert again().written == (Partition("J", WEIGHT),)
-    with filled.begin() as connection:
-        connection.execute(
-            update(models.EXPERIMENT).where(models.EXPERIMENT.c.experiment_id == "G1").values(validity=Validity.INVALID)
-        )
+    experiment = update(models.EXPERIMENT).where(models.EXPERIMENT.c.experiment_id == "G1")
+    execute_in(filled, experiment.values(validity=Validity.INVALID))
     assert again().written == (Partition("H", "IMPC_IPG_001"), Partition("J", "IMPC_IPG_001"))
-    with filled.begin() as connection:
-        of_scale = models.OVERVIEW_ANIMAL.c.specimen_id == "H1"
-        connection.execute(update(models.OVERVIEW_ANIMAL).where(of_scale).values(metadata_group="0" * 32))
+    of_scale = models.OVERVIEW_ANIMAL.c.specimen_id == "H1"
+    execute_in(filled, update(models.OVERVIEW_ANIMAL).where(of_scale).values(metadata_group="0" * 32))
     assert again().written == (Partition("H", WEIGHT),)
 
     undo_documents(filled, [5])
     report = again()
     assert (report.written, report.removed, report.files) == ((), 2, 4)
     assert {path.name for path in (directory / "centre=H").iterdir()} == FILES
-
-
-def _judge_all(qc: Engine) -> None:
-    with qc.begin() as connection:
-        connection.execute(
-            update(models.EXPERIMENT)
-            .where(models.EXPERIMENT.c.validity == Validity.UNJUDGED)
-            .values(validity=Validity.VALID)
-        )
 
 
 def test_files_that_were_lost_or_cut_are_written_again(filled: Engine, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from dcc.qc.models import MEASUREMENT
 from dcc.reports.submissions.accepted import accepted_of_centre
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT
-from tests.support.asking import in_reading
+from tests.support.asking import execute_in, in_reading
 from tests.support.qc_contexts import submit
 from tests.support.qc_documents import apply, experiment, line, specimen
 from tests.support.qc_documents import experiment as plain_experiment
@@ -43,8 +43,9 @@ def context(centre: str, measurements: int, procedure: str = WEIGHT) -> dict[str
 
 @pytest.fixture
 def settings_of_data(filled: Engine, qc_settings: Settings) -> Settings:
-    with filled.begin() as connection:
-        connection.execute(insert(models.CONTEXT), [context("H", 144), context("J", 142), context("H", 7, "OLD_001")])
+    execute_in(
+        filled, insert(models.CONTEXT).values([context("H", 144), context("J", 142), context("H", 7, "OLD_001")])
+    )
     return qc_settings
 
 

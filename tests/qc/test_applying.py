@@ -11,10 +11,10 @@ from dcc.documents.contents import Experiment, SpecimenKind, StatusCode
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.models import FINDING, HOUSING, MEASUREMENT, RUN, SPECIMEN
-from dcc.qc.rows.documents import DocumentToApply, NewestDates
+from dcc.qc.rows.documents import NewestDates
 from dcc.runtime.clock import utc_now
 from dcc.vocabulary import DocumentState
-from tests.support.asking import column_in, rows_in
+from tests.support.asking import column_in, in_reading, rows_in
 from tests.support.qc_documents import (
     PROCEDURE,
     apply,
@@ -64,14 +64,6 @@ def test_add_of_what_is_there_is_an_error_and_changes_nothing_of_it_and_the_rest
     assert (applied.state, applied.refused, applied.opened) == (DocumentState.APPLIED, 1, {"specimen": 1})
 
 
-def test_experiments_differ_by_procedure_and_sequence(qc_database: Engine) -> None:
-    others = experiment("E1", procedure_id="IMPC_HEM_001"), experiment("E1", sequence_id="2")
-    applied = apply(qc_database, ADD, experiment("E1"), *others, experiment("E1", sequence_id=""))
-    assert applied.findings == ()
-    apply(qc_database, EDIT, experiment("E1", value="7", sequence_id=""))
-    assert values(qc_database) == ["1.5", "1.5", "1.5", "7"]
-
-
 def test_an_experiment_with_a_status_code_alone_is_edited_into_one_with_results(qc_database: Engine) -> None:
     without_results = {"procedure": None, "status_codes": (StatusCode(9, None, "IMPC_PSC_003"),)}
     added = apply(qc_database, ADD, *(experiment(name)._replace(**without_results) for name in ("E1", "E2")))
@@ -90,10 +82,9 @@ def test_an_experiment_with_a_status_code_alone_is_edited_into_one_with_results(
 
 def current_experiments(engine: Engine) -> set[tuple[object, ...]]:
     """The names and procedures of the current experiments."""
-    table = models.EXPERIMENT
-    with engine.connect() as connection:
-        current = select(table.c.experiment_id, table.c.procedure_id).where(table.c.is_current)
-        return {tuple(row) for row in connection.execute(current)}
+    table = models.EXPERIMENT.c
+    rows = rows_in(engine, select(table.experiment_id, table.procedure_id).where(table.is_current))
+    return {tuple(row) for row in rows}
 
 
 def test_experiments_lines_and_housings_are_added_edited_and_deleted(qc_database: Engine) -> None:
@@ -118,14 +109,6 @@ def test_ids_are_compared_to_the_letter(qc_database: Engine) -> None:
     assert set(litters(qc_database)) == {"s1", "S1 ", "Ｓ1"}
 
 
-def test_specimens_of_two_centres_may_have_one_id(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1", "h"))
-    applied = apply(qc_database, ADD, specimen("S1", "j"), centre="J")
-    assert applied.findings == ()
-    apply(qc_database, DELETE, specimen("S1"), centre="J")
-    assert litters(qc_database) == {"S1": "h"}
-
-
 def test_a_specimen_with_experiments_is_not_deleted_and_they_are_named(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1"), specimen("S2"))
     apply(qc_database, ADD, experiment("E1"), experiment("E2", ("S2", "S1")))
@@ -142,7 +125,7 @@ def test_a_specimen_with_experiments_is_not_deleted_and_they_are_named(qc_databa
     [
         ((experiment("E1", value="2"),), "E9.there"),
         ((experiment("E2"), experiment("E2", value="2")), "E9.twice"),
-        ((experiment("E1", sequence_id="1"),), None),
+        ((experiment("E1", sequence_id="1"), experiment("E1", sequence_id="")), None),
         ((experiment("E1", sequence_id="1"), experiment("E1", sequence_id="1 ")), None),
         ((experiment("E1 "),), None),
         ((experiment("E1", procedure_id="IMPC_GRS_001"),), None),
@@ -193,10 +176,9 @@ def test_no_document_is_late_because_of_one_that_is_dated_in_the_future(qc_datab
     apply(qc_database, ADD, specimen("S1"), created=by_mistake)
     assert not apply(qc_database, EDIT, specimen("S1", "changed"), created=date(2013, 10, 30)).late
     together = [to_apply(ADD, DocumentKind.SPECIMEN, created=created) for created in (by_mistake, date(2013, 10, 29))]
-    with qc_database.connect() as connection:
-        newest = NewestDates(connection, together)
-        newest.add(together[0])
-        assert newest.before(together[1]) == date(2013, 10, 30)
+    newest = in_reading(qc_database, NewestDates, together)
+    newest.add(together[0])
+    assert newest.before(together[1]) == date(2013, 10, 30)
 
 
 def test_what_is_late_is_applied_and_reported_but_not_what_came_together(qc_database: Engine) -> None:
@@ -209,15 +191,10 @@ def test_what_is_late_is_applied_and_reported_but_not_what_came_together(qc_data
     together = [
         to_apply(ADD, DocumentKind.SPECIMEN, created=date(2013, 10, day), first_of_batch=first) for day in (9, 28)
     ]
-    assert [newest_dates(qc_database, together).before(one) for one in together] == [date(2013, 10, 20), None]
-
-
-def newest_dates(engine: Engine, documents: list[DocumentToApply]) -> NewestDates:
-    with engine.connect() as connection:
-        newest = NewestDates(connection, documents)
-    for document in documents:
-        newest.add(document)
-    return newest
+    newest = in_reading(qc_database, NewestDates, together)
+    for one in together:
+        newest.add(one)
+    assert [newest.before(one) for one in together] == [date(2013, 10, 20), None]
 
 
 @pytest.mark.parametrize("action", [EDIT, DELETE])
@@ -229,11 +206,8 @@ def test_housings_of_days_beyond_any_calendar_are_told_apart(qc_database: Engine
     changed = apply(qc_database, action, housing("2", "12013-10-01"), housing("2", "99999-01-01"))
     assert changed.ended == {"housing": 1}
     assert [one.rule for one in changed.findings] == ["Q3"]
-    with qc_database.connect() as connection:
-        written = connection.scalars(
-            select(HOUSING.c.lexical).where(HOUSING.c.is_current, HOUSING.c.lexical.is_not(None))
-        )
-        kept = {json.loads(one)["lastUpdated"] for one in written}
+    written = select(HOUSING.c.lexical).where(HOUSING.c.is_current, HOUSING.c.lexical.is_not(None))
+    kept = {json.loads(one)["lastUpdated"] for one in column_in(qc_database, written)}
     assert kept == {"10000-01-01", "-0044-03-15"} | ({"12013-10-01"} if action is EDIT else set())
     undo_documents(qc_database, [changed.document_id], patience_seconds=5)
     undo_documents(qc_database, [added.document_id], patience_seconds=5)

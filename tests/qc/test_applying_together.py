@@ -15,6 +15,7 @@ from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.models import DOCUMENT
 from dcc.vocabulary import DocumentState
+from tests.support.asking import execute_in
 from tests.support.qc_child import fail_at_each_statement
 from tests.support.qc_documents import contents, experiment, housing, line, prepared, specimen
 from tests.support.qc_files import File, all_rows, alone, clear, file_maker
@@ -84,8 +85,7 @@ def test_what_came_before_is_told_among_others(
         before = put(EXPERIMENT, contents(experiment("E1")), tracker_id=5)
     alone(qc_database, before)
     if how == "held":
-        with qc_database.begin() as connection:
-            connection.execute(DOCUMENT.update().values(state=DocumentState.HELD.value))
+        execute_in(qc_database, DOCUMENT.update().values(state=DocumentState.HELD.value))
     applied = together(qc_database, files)
     assert [one.repeated for one in applied] == [False, how == "applied", False, False, False]
     assert [one.state for one in applied].count(DocumentState.APPLIED) == (4 if how == "held" else 5)

@@ -5,7 +5,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
@@ -20,6 +21,7 @@ from sqlalchemy.types import TypeDecorator
 
 from dcc.analysis.filters import MeasurementFilter
 from dcc.analysis.measurements import load_measurements
+from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity, Metadata
 from dcc.naming import Action, DocumentKind, NamingConvention
@@ -39,7 +41,7 @@ from dcc.settings import Settings
 from dcc.vocabulary import ContextEvent
 from tests.qc.test_applying import OF_LOCKS
 from tests.qc.test_uploaders import open_impatient
-from tests.support.asking import column_in, in_writing
+from tests.support.asking import closing_all, column_in, in_writing
 from tests.support.databases import only_mariadb
 from tests.support.qc_child import before_statement, die, finish, start
 from tests.support.qc_contexts import TABLES, judge, know_colonies, know_important_metadata
@@ -187,28 +189,9 @@ def held_before(engine: Engine, place: int | str) -> Iterator[tuple[threading.Ev
             go_on.set()
 
 
-class InThread:
-    """Work that a thread does; `join` raises what it raised."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self.error: BaseException | None = None
-        self.result: object = None
-
-        def run() -> None:
-            try:
-                self.result = work()
-            except BaseException as error:
-                self.error = error
-
-        self.thread = threading.Thread(target=run)
-        self.thread.start()
-
-    def join(self) -> Any:
-        self.thread.join(PATIENCE)
-        assert not self.thread.is_alive()
-        if self.error is not None:
-            raise self.error
-        return self.result
+def in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """Work that a thread of its own does."""
+    return ThreadPoolExecutor(1).submit(work)
 
 
 def statements_of(engine: Engine, work: Callable[[], object]) -> int:
@@ -220,26 +203,23 @@ def statements_of(engine: Engine, work: Callable[[], object]) -> int:
 
 def test_whatever_one_centre_is_at_another_does_not_wait(qc: Engine, qc_settings: Settings) -> None:
     chance = random.Random("held")
-    impatient = open_impatient(qc_settings, seconds=1)
 
     def work(engine: Engine, centre: str, handed: list[Handed], part: str, patience: float = PATIENCE) -> None:
         refused_twice(engine, centre, part, patience)
         session(engine, centre, handed, part, patience)
 
-    try:
+    with closing_all(open_impatient(qc_settings, seconds=1)) as impatient:
         work(qc, "J", submissions(chance, "first"), "first")
         number = statements_of(qc, lambda: work(qc, "H", submissions(chance, "first"), "first"))
         for place in sorted(chance.sample(range(number * 2 // 3), trials(HELD_AT))):
             part = f"at{place}"
             of_h, of_j = submissions(chance, part), submissions(chance, part)
             with held_before(qc, place) as (reached, go_on):
-                holding = InThread(partial(work, qc, "H", of_h, part))
+                holding = in_thread(partial(work, qc, "H", of_h, part))
                 assert reached.wait(PATIENCE)
                 work(impatient, "J", of_j, part, patience=0.1)
                 go_on.set()
-            holding.join()
-    finally:
-        impatient.dispose()
+            holding.result(PATIENCE)
 
 
 def canonical(engine: Engine) -> dict[str, list[Any]]:
@@ -302,20 +282,15 @@ def serially(settings: Settings, of_centres: dict[str, list[Handed]], make: Call
 @pytest.fixture
 def another(qc_settings: Settings) -> Iterator[Callable[[str], Engine]]:
     """Makes further databases, on SQLite."""
-    from dcc.databases.schema import init_database
+    with ExitStack() as made:
 
-    made: list[Engine] = []
+        def make(name: str) -> Engine:
+            settings = qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / name})
+            engine = made.enter_context(closing_all(open_qc_database(settings)))
+            init_database(engine)
+            return engine
 
-    def make(name: str) -> Engine:
-        settings = qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / name})
-        engine = open_qc_database(settings)
-        init_database(engine)
-        made.append(engine)
-        return engine
-
-    yield make
-    for engine in made:
-        engine.dispose()
+        yield make
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -329,9 +304,9 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
         refused_twice(qc, centre)
         session(qc, centre, of_centres[centre])
 
-    working = [InThread(partial(work, centre)) for centre in of_centres]
+    working = [in_thread(partial(work, centre)) for centre in of_centres]
     for one in working:
-        one.join()
+        one.result(PATIENCE)
     found = canonical(qc)
     expected = serially(qc_settings, of_centres, another)
     for name, rows in expected.items():
@@ -341,36 +316,31 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
     assert times == sorted(times)
 
 
-class TestLocks:
-    def test_who_waits_for_whom(self, qc: Engine, qc_settings: Settings) -> None:
-        impatient = open_impatient(qc_settings)
+def test_who_waits_for_whom(qc: Engine, qc_settings: Settings) -> None:
+    def lock(connection: Connection, centres: list[str] | None) -> None:
+        if centres is None:
+            lock_all(connection)
+        else:
+            lock_centres(connection, centres)
 
-        def lock(connection: Connection, centres: list[str] | None) -> None:
-            if centres is None:
-                lock_all(connection)
-            else:
-                lock_centres(connection, centres)
-
-        cases: list[tuple[list[str] | None, list[str] | None, bool]] = [
-            (["H"], ["J"], False),
-            (["H", "J"], ["J", "K"], True),
-            (["H", "J"], ["K"], False),
-            (["H"], None, True),
-            (None, ["H"], True),
-            (None, None, True),
-        ]
-        try:
-            for held, wanted, waits in cases:
-                with writing(qc) as holder:
-                    lock(holder, held)
-                    if waits:
-                        with pytest.raises(Exception, match="Lock wait timeout"), writing(impatient) as connection:
-                            lock(connection, wanted)
-                    else:
-                        in_writing(impatient, lock, wanted)
-                in_writing(impatient, lock, wanted)
-        finally:
-            impatient.dispose()
+    cases: list[tuple[list[str] | None, list[str] | None, bool]] = [
+        (["H"], ["J"], False),
+        (["H", "J"], ["J", "K"], True),
+        (["H", "J"], ["K"], False),
+        (["H"], None, True),
+        (None, ["H"], True),
+        (None, None, True),
+    ]
+    with closing_all(open_impatient(qc_settings)) as impatient:
+        for held, wanted, waits in cases:
+            with writing(qc) as holder:
+                lock(holder, held)
+                if waits:
+                    with pytest.raises(Exception, match="Lock wait timeout"), writing(impatient) as connection:
+                        lock(connection, wanted)
+                else:
+                    in_writing(impatient, lock, wanted)
+            in_writing(impatient, lock, wanted)
 
 
 def test_a_session_that_is_killed_disturbs_no_other_and_the_next_completes_it(
@@ -428,7 +398,7 @@ class TestThePast:
         handed = document_of("H", 9, *of_h[1], "")
         with held_before(qc, "INSERT INTO document") as (reached, go_on):
             read = reading(*of_h[1][1])
-            holding = InThread(lambda: apply_document(qc, handed, read, patience_seconds=PATIENCE))
+            holding = in_thread(lambda: apply_document(qc, handed, read, patience_seconds=PATIENCE))
             assert reached.wait(PATIENCE)
             entities = (experiment("E2"),)
             later = apply_document(
@@ -442,13 +412,13 @@ class TestThePast:
             began = time.monotonic()
             assert uploads_are_open(qc)
             assert time.monotonic() - began < 5, "it waits for nobody"
-            asked = [InThread(lambda wanted=wanted: load_measurements(qc, wanted)) for wanted in (past, today)]
+            asked = [in_thread(lambda wanted=wanted: load_measurements(qc, wanted)) for wanted in (past, today)]
             time.sleep(0.7)
-            assert all(one.thread.is_alive() for one in asked)
+            assert not any(one.done() for one in asked)
             # The present is what is committed.
             assert load_measurements(qc, MeasurementFilter(only_valid=False))["experiment_id"].tolist() == ["E2"]
             go_on.set()
-            answers = [one.join() for one in asked]
-        assert holding.join().document_id < later.document_id
+            answers = [one.result(PATIENCE) for one in asked]
+        assert holding.result(PATIENCE).document_id < later.document_id
         for answer in (*answers, load_measurements(qc, past)):
             assert answer["experiment_id"].tolist() == ["E1", "E2"]

@@ -16,7 +16,7 @@ from dcc.qc.contexts.recounting import RecountResult, recount_contexts
 from dcc.qc.contexts.states import DecisionResult, decide_on_contexts, open_documents
 from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextEvent, ContextState
-from tests.support.asking import execute_in, in_reading, rows_in
+from tests.support.asking import execute_in, in_reading, row_in, rows_in
 from tests.support.qc_contexts import (
     TABLES,
     assert_contexts_are_right,
@@ -166,9 +166,8 @@ def test_strains_follow_the_reference_data_of_colonies(qc_database: Engine) -> N
         ("C1", "MGI:1"): (2, "dataadded"),
         ("C1", "MGI:5"): (1, "dataadded"),
     }
-    with qc_database.connect() as connection:
-        newest = select(HISTORY.c.reason, HISTORY.c.document_id).order_by(HISTORY.c.id.desc()).limit(1)
-        assert connection.execute(newest).one() == (f"Reference data: colonies {snapshot}", None)
+    newest = select(HISTORY.c.reason, HISTORY.c.document_id).order_by(HISTORY.c.id.desc()).limit(1)
+    assert rows_in(qc_database, newest) == [(f"Reference data: colonies {snapshot}", None)]
     assert_contexts_are_right(qc_database)
 
 
@@ -268,10 +267,7 @@ def test_what_is_right_stays_as_it_is_and_what_is_wrong_is_corrected(built: Engi
 def test_the_history_of_what_was_corrected_says_who_and_why(built: Engine) -> None:
     execute_in(built, update(CONTEXT).where(CONTEXT.c.genotype == "C2").values(measurements=5))
     assert recount(built).corrected == 1
-    history = TABLES["context_history"]
-    with built.connect() as connection:
-        newest = connection.execute(select(history).order_by(history.c.id.desc())).first()
-    assert newest is not None
+    newest = row_in(built, select(HISTORY).order_by(HISTORY.c.id.desc()).limit(1))
     assert (newest.event, newest.measurements) == ("dataremoved", 1)
     assert newest.reason == "Counted again by anna: restored in part"
 
@@ -358,13 +354,9 @@ def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_c
         ("datachanged", "hasissues", None, None),
         ("issueresolved", "datachanged", three, "submitted again"),
     ]
-    with two_contexts.connect() as connection:
-        issues = connection.execute(select(TABLES["context_issue"])).mappings().all()
-    assert [(issue["reason"], issue["raised_by"]) for issue in issues] == [
-        ("unit is wrong", one),
-        ("date is wrong", "two"),
-    ]
-    assert {(issue["resolved_by"], issue["resolution"]) for issue in issues} == {(three, "submitted again")}
+    issues = rows_in(two_contexts, select(TABLES["context_issue"]))
+    assert [(issue.reason, issue.raised_by) for issue in issues] == [("unit is wrong", one), ("date is wrong", "two")]
+    assert {(issue.resolved_by, issue.resolution) for issue in issues} == {(three, "submitted again")}
 
 
 def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:
@@ -372,8 +364,7 @@ def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:
     build_contexts(two_contexts)
 
     def number(**given: str | tuple[ContextState]) -> int:
-        with two_contexts.connect() as connection:
-            return len(list_contexts(connection, ContextFilter(**given)))  # type: ignore[arg-type]
+        return len(in_reading(two_contexts, list_contexts, ContextFilter(**given)))  # type: ignore[arg-type]
 
     assert (number(), number(centre="J"), number(genotype=""), number(genotype="C1")) == (3, 1, 1, 2)
     assert (number(procedure="IMPC_BWT_001"), number(parameter="IMPC_CBC_001_001")) == (1, 2)

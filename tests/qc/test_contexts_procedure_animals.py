@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, update
 
 from dcc.analysis.measurements import load_measurements
 from dcc.documents.contents import MediaParameter, Metadata
@@ -15,7 +15,7 @@ from dcc.qc.contexts.recounting import recount_contexts
 from dcc.qc.models import EXPERIMENT
 from dcc.vocabulary import ContextState, Validity
 from tests.qc.test_contexts_building import set_state, states_of
-from tests.support.asking import execute_in
+from tests.support.asking import column_in, execute_in, rows_in
 from tests.support.qc_contexts import assert_contexts_are_right, judge, submit
 from tests.support.qc_documents import experiment, housing, line, specimen, undo_documents
 
@@ -26,20 +26,18 @@ GOOD = specimen("good", position=2)
 def valid_of(engine: Engine) -> dict[str, set[bool]]:
     """What all places where it is looked up say of the validity of each current experiment."""
     said: dict[str, set[bool]] = {}
-    with engine.connect() as connection:
-        for view in ("current_experiment", "current_measurement"):
-            for name, is_valid in connection.execute(text(f"SELECT experiment_id, is_valid FROM {view}")):
-                if name is not None:
-                    said.setdefault(name, set()).add(bool(is_valid))
-        shown = connection.execute(
-            text(
-                "SELECT e.experiment_id, o.procedure_run_id FROM current_experiment e JOIN procedure_run r "
-                "ON r.owner_kind = 'experiment' AND r.owner_id = e.id LEFT JOIN overview_animal_procedure o "
-                "ON o.procedure_run_id = r.id"
-            )
-        )
-        for name, run_id in shown:
-            said[name].add(run_id is not None)
+    for view in ("current_experiment", "current_measurement"):
+        for name, is_valid in rows_in(engine, f"SELECT experiment_id, is_valid FROM {view}"):
+            if name is not None:
+                said.setdefault(name, set()).add(bool(is_valid))
+    shown = rows_in(
+        engine,
+        "SELECT e.experiment_id, o.procedure_run_id FROM current_experiment e JOIN procedure_run r "
+        "ON r.owner_kind = 'experiment' AND r.owner_id = e.id LEFT JOIN overview_animal_procedure o "
+        "ON o.procedure_run_id = r.id",
+    )
+    for name, run_id in shown:
+        said[name].add(run_id is not None)
     for row in load_measurements(engine).itertuples():
         if isinstance(row.experiment_id, str):
             said[row.experiment_id].add(bool(row.is_valid))
@@ -86,12 +84,11 @@ def test_all_views_show_what_is_current_and_say_the_same_of_an_experiment_on_an_
     submit(qc_database, Action.EDIT, *on_both)
     submit(qc_database, Action.EDIT, GOOD)
     build_contexts(qc_database)
-    with qc_database.connect() as connection:
-        assert connection.scalars(text("SELECT specimen_id FROM current_specimen ORDER BY id")).all() == ["bad", "good"]
-        for view in ("current_experiment", "current_measurement", "current_media", "current_metadata"):
-            rows = connection.execute(text(f"SELECT experiment_id, is_valid FROM {view} ORDER BY experiment_id"))
-            of_line = [] if view == "current_experiment" else [(None, 1)]
-            assert [tuple(row) for row in rows] == [*of_line, ("E1", 0), ("E2", 1)], view
+    assert column_in(qc_database, "SELECT specimen_id FROM current_specimen ORDER BY id") == ["bad", "good"]
+    for view in ("current_experiment", "current_measurement", "current_media", "current_metadata"):
+        rows = rows_in(qc_database, f"SELECT experiment_id, is_valid FROM {view} ORDER BY experiment_id")
+        of_line = [] if view == "current_experiment" else [(None, 1)]
+        assert rows == [*of_line, ("E1", 0), ("E2", 1)], view
 
 
 def _corrected_and_back(engine: Engine, first: int) -> None:
@@ -176,9 +173,11 @@ def test_a_count_from_nothing_looks_at_animals_too(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("bad"), GOOD)
     submit(qc_database, Action.ADD, experiment("E1", ["bad"]), experiment("E2", ["good"]))
     built(qc_database)
-    with qc_database.begin() as connection:
-        connection.execute(text("UPDATE specimen SET validity = 2 WHERE specimen_id = 'bad'"))
-        connection.execute(text("UPDATE experiment SET validity = 3 WHERE experiment_id = 'E2'"))
+    execute_in(
+        qc_database,
+        "UPDATE specimen SET validity = 2 WHERE specimen_id = 'bad'",
+        "UPDATE experiment SET validity = 3 WHERE experiment_id = 'E2'",
+    )
     recount_contexts(qc_database, author="a wrangler", reason="mended by hand")
     assert valid_of(qc_database) == {"E1": {False}, "E2": {True}}
     assert_contexts_are_right(qc_database)

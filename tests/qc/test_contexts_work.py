@@ -19,7 +19,7 @@ from tests.qc.test_overviews import build
 from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import assert_contexts_are_right, submit
-from tests.support.qc_documents import experiment, specimen, undo_documents
+from tests.support.qc_documents import experiment, specimen
 
 
 @pytest.mark.both_databases
@@ -88,43 +88,6 @@ def test_data_that_wait_for_a_later_transaction_are_not_counted_with_their_anima
     query = select(HISTORY.c.event, HISTORY.c.document_id, HISTORY.c.measurements).order_by(HISTORY.c.id)
     expected = [("dataadded", measured.document_id, 1), ("datachanged", edited.document_id, 1)]
     assert list(map(tuple, rows_in(qc_database, query))) == expected
-
-
-def test_animals_that_come_back_are_looked_for(qc_database: Engine) -> None:
-    """A withdrawal opens versions of animals, experiments and lines that are not its own."""
-    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C1"))
-    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"], "2"))
-    edited = submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2"))
-    measured = submit(qc_database, Action.EDIT, experiment("E2", ["S2"], "3"))
-    build(qc_database)
-    undo_documents(qc_database, [edited.document_id, measured.document_id])
-    build(qc_database)
-    assert_contexts_are_right(qc_database)
-
-
-def test_a_build_that_ends_between_transactions_is_gone_on_with(
-    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Animals that change their genotype in one transaction, their experiments judged again in the next."""
-    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 1)
-    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
-    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
-    build(qc_database)
-    submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2"))
-    submit(qc_database, Action.EDIT, experiment("E1", ["S1"], "2"))
-    done = iter([True])
-
-    def die(connection: object, documents: object, of_build: Build) -> None:
-        if not next(done, False):
-            raise KeyboardInterrupt
-        affected_runs.mark_built(connection, documents, of_build)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as dying:
-        dying.setattr(building, "mark_built", die)
-        with pytest.raises(KeyboardInterrupt):
-            build_contexts(qc_database)
-    build(qc_database)
-    assert_contexts_are_right(qc_database)
 
 
 @pytest.mark.both_databases

@@ -15,7 +15,7 @@ from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState
 from tests.qc.test_applying import all_rows, litters
-from tests.support.asking import row_in
+from tests.support.asking import row_in, rows_in
 from tests.support.integrity_cases import genotype, metadata, picture, related, status
 from tests.support.qc_documents import (
     PROCEDURE,
@@ -48,9 +48,8 @@ def of_three(engine: Engine, action: Action = EDIT, tracker_id: int | None = 7) 
 
 
 def documents(engine: Engine) -> list[tuple[str, int | None, str | None, str | None]]:
-    with engine.connect() as connection:
-        columns = (DOCUMENT.c.state, DOCUMENT.c.tracker_id, DOCUMENT.c.author, DOCUMENT.c.reason)
-        return [tuple(row) for row in connection.execute(select(*columns).order_by(DOCUMENT.c.id))]
+    columns = (DOCUMENT.c.state, DOCUMENT.c.tracker_id, DOCUMENT.c.author, DOCUMENT.c.reason)
+    return [tuple(row) for row in rows_in(engine, select(*columns).order_by(DOCUMENT.c.id))]
 
 
 def confirm(engine: Engine, document: DocumentToApply) -> tuple[int, ...]:

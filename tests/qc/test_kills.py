@@ -75,7 +75,7 @@ def held_by(engine: Engine) -> tuple[dict[str, str], list[str]]:
 
 
 @pytest.mark.both_databases(first_only=True)
-@pytest.mark.parametrize("name", ["edit", "add", "delete", "undo"])
+@pytest.mark.parametrize("name", ["edit", "delete", "undo"])
 def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_again(
     qc_database: Engine, name: str
 ) -> None:

@@ -1,7 +1,7 @@
-"""Random sequences of documents, withdrawals, late arrivals and kills leave what the in-memory model says."""
+"""Random sequences of documents, withdrawals and late arrivals leave what the in-memory model says."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import date
 from functools import cache
@@ -78,10 +78,6 @@ def said_of(centre: str, entity: Entity) -> Said:
     if isinstance(entity, Housing):
         return Said(("housing", centre, entity.last_updated), str(entity.procedure.simple[0].value))
     return Said(("specimen", centre, entity.specimen_id), entity.litter_id)
-
-
-class _KilledError(Exception):
-    pass
 
 
 @cache
@@ -192,18 +188,6 @@ class Documents(RuleBasedStateMachine):
         again = apply_document(self.engine, document, lambda: content, patience_seconds=1)
         assert (again.repeated, again.document_id) == (True, standing)
 
-    @rule(action=st.sampled_from(Action), entities=_of_one_document, after=st.integers(0, 4))
-    def be_killed(self, action: Action, entities: list[Entity], after: int) -> None:
-        def broken() -> Iterator[Content]:
-            yield from contents(*entities)[:after]
-            raise _KilledError
-
-        try:
-            apply_document(self.engine, to_apply(action, DocumentKind.SPECIMEN), broken, patience_seconds=1)
-        except _KilledError:
-            return
-        raise AssertionError("The document was applied.")
-
     @precondition(lambda self: self.model.standing())
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
@@ -288,16 +272,16 @@ def nothing(*_: Any, **__: Any) -> None:
     """Instead of what should be done."""
 
 
-def none(*_: Any, **__: Any) -> tuple[()]:
-    """Instead of what should be found."""
-    return ()
+def none_of_each(_: Any, documents: Sequence[Any]) -> list[tuple[()]]:
+    """Instead of what should be found of each document."""
+    return [() for _ in documents]
 
 
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "an undo that forgets to reopen": ("dcc.qc.apply.withdrawal.reopen_versions", nothing),
     "an edit or delete that does not end": ("dcc.qc.apply.documents.end_versions", nothing),
     "a delete that forgets the experiments": ("dcc.qc.apply.document_effect.experiments_about", lambda *_: {}),
-    "an upload that forgets what was applied": ("dcc.qc.apply.documents.former_applications", none),
+    "an upload that forgets what was applied": ("dcc.qc.apply.documents.former_applications", none_of_each),
 }
 
 

@@ -6,7 +6,7 @@ from hashlib import md5
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, select, text, update
+from sqlalchemy import Engine, delete, select, update
 
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment, Metadata
@@ -16,6 +16,7 @@ from dcc.qc.contexts import affected_runs
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.metadata_groups import group_of
 from dcc.qc.contexts.overviews import build_overviews
+from tests.support.asking import rows_in
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import (
     TABLES,
@@ -37,8 +38,7 @@ def build(engine: Engine) -> None:
 
 def rows_of(engine: Engine, name: str) -> list[dict[str, Any]]:
     table = TABLES[name]
-    with engine.connect() as connection:
-        return [dict(row) for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()]
+    return [dict(row._mapping) for row in rows_in(engine, select(table).order_by(*table.primary_key))]
 
 
 def under(name: str, *values: str | None, **options: Any) -> Experiment:
@@ -162,11 +162,10 @@ def test_mutants_are_compared_with_baselines_under_the_same_circumstances(qc_dat
         under("E5", "Sysmex", specimens=["like"], procedure_id="IMPC_BWT_001"),
     )
     build(qc_database)
-    with qc_database.connect() as connection:
-        compared = text("SELECT specimen_id, baseline_specimen_id FROM overview_comparison")
-        assert connection.execute(compared).all() == [("mutant", "like")]
-        measured = text("SELECT specimen_id, genotype, strain_id, number, metadata_group FROM overview_measurement")
-        assert len(connection.execute(measured).all()) == 5
+    compared = rows_in(qc_database, "SELECT specimen_id, baseline_specimen_id FROM overview_comparison")
+    assert compared == [("mutant", "like")]
+    columns = "specimen_id, genotype, strain_id, number, metadata_group"
+    assert len(rows_in(qc_database, f"SELECT {columns} FROM overview_measurement")) == 5
 
 
 WILD = {"like": "MGI:1", "other strain": "MGI:2"}

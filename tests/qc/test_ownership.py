@@ -247,15 +247,6 @@ def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
     assert len(current(data)) == 6
 
 
-def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Folder) -> None:
-    delegate(data)
-    submit(data, other, "edit")
-    data.withdraw(f"edit/{OTHERS}", **WHO)
-    data.retry(f"edit/{OTHERS}")
-    data.withdraw(f"edit/{OTHERS}", **WHO)
-    assert [one[3] for one in notices(data)] == ["done", "withdrawn"] * 2
-
-
 # Archives on another centre's source
 
 PLANTED = "add/J.2013-11-01.1.impc.zip"
@@ -326,15 +317,6 @@ def test_what_the_own_source_lists_no_more_is_not_fetched_from_another_centre_s(
     (other.path / PLANTED).unlink()
     data.base.crawl()
     assert unfetched(data) == [PLANTED]
-
-
-def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delegated_to(data: DataInstallation) -> None:
-    data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
-    data.base.run_session()
-    in_writing(data.tracker, centres.delegate, "J", "H", recorded_by="wrangler", until=utc_now().date())
-    data.run()
-    assert (data.states(), unfetched(data)) == ({PLANTED: "qc done"}, [])
-    assert [one[3] for one in notices(data)] == ["held", "done"]
 
 
 # Delegations

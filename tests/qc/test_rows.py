@@ -23,8 +23,6 @@ from tests.support.qc_files import clear
 from tests.support.strategies_documents import Document, full_document, valid_documents
 from tests.support.trials import trials
 
-SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
-
 
 def assert_kept(engine: Engine, content: bytes, kind: DocumentKind, folder: Path) -> None:
     path = folder / "document.xml"
@@ -38,16 +36,6 @@ def assert_kept(engine: Engine, content: bytes, kind: DocumentKind, folder: Path
     assert canonical(rebuilt, kind) == canonical(content, kind)
     path.write_bytes(rebuilt)
     assert validate_document(path, kind, SCHEMAS, max_errors=1, max_tree_bytes=10**9) == []
-
-
-@only_sqlite
-def test_every_sample_is_kept(qc_database: Engine, tmp_path: Path) -> None:
-    folders = {"procedures": DocumentKind.EXPERIMENT, "specimens": DocumentKind.SPECIMEN}
-    samples = [(path, kind) for name, kind in folders.items() for path in sorted((SAMPLES / name).glob("*.xml"))]
-    assert len(samples) > 10
-    for path, kind in samples:
-        if "invalid" not in path.name:
-            assert_kept(qc_database, path.read_bytes(), kind, tmp_path)
 
 
 @pytest.mark.parametrize("kind", list(DocumentKind))

@@ -30,6 +30,7 @@ from dcc.settings import Settings
 from dcc.settings.reference import shown_source
 from dcc.vocabulary import Validity
 from tests.support import earlier_schemas
+from tests.support.asking import closing_all, in_reading, in_writing
 from tests.support.databases import broken_off_on_mariadb
 from tests.support.earlier_schemas import init_as
 from tests.support.qc_contexts import assert_contexts_are_right, submit
@@ -41,14 +42,18 @@ ENTITIES = ("specimen", "experiment", "line", "housing")
 
 
 @pytest.fixture
-def first(qc_settings: Settings) -> Iterator[Engine]:
+def engine(qc_settings: Settings) -> Iterator[Engine]:
+    """A QC database that is to be made."""
+    with closing_all(open_qc_database(qc_settings)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def first(engine: Engine) -> Engine:
     """A QC database as the first version of the platform made it, with entities that were judged in all ways."""
-    engine = open_qc_database(qc_settings)
     init_as(engine, QC_DATABASE, "0001")
-    with engine.begin() as connection:
-        _fill(connection)
-    yield engine
-    engine.dispose()
+    in_writing(engine, _fill)
+    return engine
 
 
 def _fill(connection: Connection) -> None:
@@ -103,11 +108,10 @@ def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first:
 
 
 def test_rows_reach_their_columns_in_the_order_of_an_upgraded_database(
-    qc_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upgrade adds a column as the last one, wherever it is in the model."""
     monkeypatch.setattr(earlier_schemas, "QC_LATER", {QC_DATABASE.head: ("status_code.date", "lifetime.entity_kind")})
-    engine = open_qc_database(qc_settings)
     init_as(engine, QC_DATABASE, "0011")
     assert init_database(engine).from_revision == "0011"
     submit(engine, Action.ADD, experiment("E1")._replace(status_codes=(StatusCode(8, "2013-10-02", "IMPC_PSC_001"),)))
@@ -117,15 +121,13 @@ def test_rows_reach_their_columns_in_the_order_of_an_upgraded_database(
         assert (*said[:2], str(said[2]), *said[3:]) == ("experiment", "IMPC_PSC_001", "2013-10-02", None, 8)
         said = connection.execute(text("SELECT entity_kind, entity_id, opened_by, ended_by FROM lifetime")).one()
         assert tuple(said) == ("experiment", 1, 1, None)
-    engine.dispose()
 
 
 @broken_off_on_mariadb
 def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have_and_values_have_their_number(
-    qc_settings: Settings, broken_off: bool
+    engine: Engine, broken_off: bool
 ) -> None:
     """Of a database in which an animal that is not valid counted as any other, and 2,643.85 was no number."""
-    engine = open_qc_database(qc_settings)
     init_database(engine)
     submit(engine, Action.ADD, specimen("good"), specimen("bad", colony_id="C2", position=2))
     numbers = {"2,643.85": 2643.85, "0,123": None, "none, really": None, "7": 7.0}
@@ -158,36 +160,30 @@ def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have_and_
             == ["good"] * 2
         )
     assert_contexts_are_right(engine)
-    engine.dispose()
 
 
 def test_impress_of_an_older_database_which_lacks_what_is_retired_is_stored_anew_though_it_has_not_changed(
-    qc_settings: Settings,
+    engine: Engine, qc_settings: Settings
 ) -> None:
-    engine = open_qc_database(qc_settings)
     init_database(engine)
     ensure_reference(engine, qc_settings)
-    with engine.connect() as connection:
-        before = active_snapshots(connection)
+    before = in_reading(engine, active_snapshots)
     init_as(engine, QC_DATABASE, "0013")
     init_database(engine)
     ensure_reference(engine, qc_settings)
-    with engine.connect() as connection:
-        after = active_snapshots(connection)
+    after = in_reading(engine, active_snapshots)
     assert after[Impress.NAME].id > before[Impress.NAME].id
     assert after[Impress.NAME].checksum == before[Impress.NAME].checksum
     others = before.keys() - {Impress.NAME}
     assert {name: after[name].id for name in others} == {name: before[name].id for name in others}
-    engine.dispose()
 
 
 @broken_off_on_mariadb
 def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
-    qc_settings: Settings, broken_off: bool
+    engine: Engine, qc_settings: Settings, broken_off: bool
 ) -> None:
     token = "t0ken-of-the-registry"
     sources = [f"https://h.example/x.csv?k={token}", "/data/what?/x.csv", "https://h.example/x.csv"]
-    engine = open_qc_database(qc_settings)
     init_as(engine, QC_DATABASE, "0004")
     with engine.begin() as connection:
         for number, source in enumerate(sources, start=1):
@@ -220,9 +216,8 @@ def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
 
 @broken_off_on_mariadb
 def test_findings_of_earlier_versions_get_their_details_where_these_can_be_had_and_else_keep_their_words(
-    qc_settings: Settings, tmp_path: Path, broken_off: bool
+    engine: Engine, tmp_path: Path, broken_off: bool
 ) -> None:
-    engine = open_qc_database(qc_settings)
     init_as(engine, QC_DATABASE, "0005")
     known = MetaData()
     with engine.begin() as connection:
@@ -252,4 +247,3 @@ def test_findings_of_earlier_versions_get_their_details_where_these_can_be_had_a
         assert told["S4"].statement(english) == "The colony 'C9' is not registered"
         assert str(told["S4"].example.message).startswith("The colony 'C9' of 'M1' is not registered.")
         assert told["P9"].statement(english) == told["P9"].example.message == "The value is odd."
-    engine.dispose()

@@ -4,29 +4,18 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc.errors import NotFoundError
-from dcc.naming import Action, DocumentKind
+from dcc.naming import Action
 from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.models import DOCUMENT
 from dcc.qc.stored_records import find_document
 from tests.qc.test_applying import all_rows, litters, values
-from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply, undo_documents
+from tests.support.qc_documents import apply, experiment, specimen, undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
 
 def undo(engine: Engine, *document_ids: int) -> WithdrawalResult:
     return undo_documents(engine, document_ids, author="wrangler", reason="a test", patience_seconds=5)
-
-
-def test_an_add_an_edit_and_a_delete_are_withdrawn_newest_first(qc_database: Engine) -> None:
-    added = apply(qc_database, ADD, specimen("S1", "added")).document_id
-    edited = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
-    deleted = apply(qc_database, DELETE, specimen("S1")).document_id
-    seen = []
-    for document_id in (deleted, edited, added):
-        assert undo(qc_database, document_id).withdrawn == (document_id,)
-        seen.append(litters(qc_database))
-    assert seen == [{"S1": "edited"}, {"S1": "added"}, {}]
 
 
 def test_what_later_documents_changed_is_not_withdrawn_and_they_are_said(qc_database: Engine) -> None:
@@ -91,15 +80,6 @@ def test_a_withdrawal_is_kept_with_who_and_why_and_is_no_document_that_can_be_ha
             find_document(connection, str(undone_by))
         assert find_document(connection, row.file_name).id == added
     assert (row.action, row.undoes, row.author, row.reason, state) == ("undo", added, "wrangler", "a test", "undone")
-
-
-def test_a_withdrawn_document_can_be_applied_again(qc_database: Engine) -> None:
-    document = to_apply(ADD, DocumentKind.SPECIMEN, tracker_id=7)
-    read = reading(specimen("S1", "said"))
-    first = apply_document(qc_database, document, read)
-    undo(qc_database, first.document_id)
-    second = apply_document(qc_database, document, read)
-    assert (second.repeated, litters(qc_database)) == (False, {"S1": "said"})
 
 
 @pytest.mark.both_databases

@@ -14,7 +14,7 @@ from dcc.documents.contents import Content
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.document_effect import AppliedDocument
-from dcc.qc.judging.documents import ContentFindings, Judgement, judge_together
+from dcc.qc.judging.documents import Judgement, judge_together
 from dcc.qc.judging.rejudging import mark_for_judging
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
@@ -283,7 +283,7 @@ def test_of_very_many_findings_the_first_are_recorded_and_one_counts_the_rest(mo
 
 def judge_all(qc: Engine, *documents: AppliedDocument) -> list[Any]:
     """Judge documents together in which nothing is found."""
-    return in_writing(qc, judge_together, [ContentFindings(one.document_id, ()) for one in documents], BASIS)
+    return list(in_writing(qc, judge_together, {one.document_id: () for one in documents}, BASIS).values())
 
 
 def built(qc: Engine, document: AppliedDocument) -> AppliedDocument:

@@ -39,13 +39,14 @@ def additions_of_existing_entities(
     Each comes with whether it may wait. One that was applied before does not.
     """
     added: dict[EntityKind, set[Key]] = defaultdict(set)
+    former = former_applications(connection, [document for document, _, _ in additions])
     waits = []
-    for document, prepared, may_wait in additions:
+    for (_, prepared, may_wait), rows in zip(additions, former, strict=True):
         named = [(some.kind, some.keys) for some in prepared.entries() if some.kind is not None]
         waits.append(
             may_wait
             and any(current_versions(connection, kind, keys) or added[kind] & set(keys) for kind, keys in named)
-            and all(row.state != DocumentState.APPLIED.value for row in former_applications(connection, document))
+            and all(row.state != DocumentState.APPLIED.value for row in rows)
         )
         if not waits[-1]:
             for kind, keys in named:

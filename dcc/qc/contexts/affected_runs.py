@@ -34,7 +34,8 @@ from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_all, lock_centres_of
 from dcc.qc.apply.versions import is_run_of, with_experiments
 from dcc.qc.archive_scope import ArchiveScope
-from dcc.qc.models import BUILD_BASIS, DOCUMENT, EXPERIMENT, LIFETIME, LINE, RUN, SNAPSHOT, SPECIMEN
+from dcc.qc.models import BUILD_BASIS, DOCUMENT, EXPERIMENT, LIFETIME, LINE, RUN, SPECIMEN
+from dcc.qc.reference.snapshots import active_snapshots
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Strains
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
@@ -59,11 +60,8 @@ class Build(StrEnum):
 
 def active_basis(connection: Connection, names: Iterable[str]) -> Basis:
     """The active snapshots of these sets; `NO_SNAPSHOT` if there is none."""
-    wanted = dict.fromkeys(names, NO_SNAPSHOT)
-    statement = select(SNAPSHOT.c.name, func.max(SNAPSHOT.c.id)).where(
-        SNAPSHOT.c.is_active, SNAPSHOT.c.name.in_(wanted)
-    )
-    return wanted | dict(connection.execute(statement.group_by(SNAPSHOT.c.name)).all())
+    active = active_snapshots(connection)
+    return {name: active[name].id if name in active else NO_SNAPSHOT for name in names}
 
 
 def recorded_basis(connection: Connection, build: Build) -> Basis:

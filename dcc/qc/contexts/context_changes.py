@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,21 +35,17 @@ class ContextChange:
     parts: Counter[int] = field(default_factory=Counter)
 
 
-class ContextChanges(dict[ContextKey, ContextChange]):
-    """All changes of one transaction, by context."""
+class ContextChanges(defaultdict[ContextKey, ContextChange]):
+    """All changes of one transaction, by context; so far of nothing for one that is new here."""
 
-    def of(self, key: ContextKey) -> ContextChange:
-        """The change of a context, so far of nothing if it is new here."""
-        change = self.get(key)
-        if change is None:
-            change = self[key] = ContextChange()
-        return change
+    def __init__(self) -> None:
+        super().__init__(ContextChange)
 
     def add(
         self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
     ) -> None:
         """Add a document's share to a context, negative for removed data, because of `cause`."""
-        change = self.of(key)
+        change = self[key]
         change.measurements += measurements
         change.fingerprints += fingerprints
         if cause is not None and (change.cause is None or change.cause < cause):

@@ -88,10 +88,10 @@ def _correct_sums(
         changes.add(*share)
     of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
     for row in connection.execute(select(CONTEXT).where(of_group)):
-        change = changes.of(key_of(row))
+        change = changes[key_of(row)]
         change.measurements -= row.measurements
         change.fingerprints -= int(row.checksum, 16)
     parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
     for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
-        changes.of(key_of(row)).parts[row.document_id] -= row.part
+        changes[key_of(row)].parts[row.document_id] -= row.part
     return write_changes(connection, changes, reason)

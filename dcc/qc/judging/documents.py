@@ -26,7 +26,6 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.judging.entity_places import EntityPlace, find_places
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
@@ -40,7 +39,7 @@ from dcc.qc.judging.finding_store import (
     upload_findings,
 )
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.version_validity import InvalidEntities, kinds_in, set_validity
+from dcc.qc.judging.version_validity import EntityPlace, InvalidEntities, find_places, kinds_in, set_validity
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
@@ -363,41 +362,34 @@ _TOLD_OF: Final = select(FINDING.c.document_id).distinct().where(FINDING.c.close
 _UNJUDGED: Final = {kind: table.c.validity == Validity.UNJUDGED for kind, table in ENTITY_TABLES.items()}
 
 
-class ContentFindings(NamedTuple):
-    """The rules' findings in a document, without those of the upload."""
-
-    document_id: int
-    findings: Sequence[Finding]
-
-
 def newest_document(connection: Connection) -> int:
     """The id of the newest document, 0 without any: versions change only with a newer one."""
     return connection.scalar(select(func.max(DOCUMENT.c.id))) or 0
 
 
 def judge_together(
-    connection: Connection, found: Sequence[ContentFindings], basis: JudgingBasis
-) -> list[Judgement | NotFoundError]:
-    """Judge documents by computed findings, in their order, within a write transaction.
+    connection: Connection, found: Mapping[int, Sequence[Finding]], basis: JudgingBasis
+) -> dict[int, Judgement | NotFoundError]:
+    """Judge documents by the rules' findings that were computed for their ids, within a write transaction.
 
     Returns what `judge_document` does for each; a NotFoundError for one that is missing or was withdrawn.
     """
-    documents = lock_documents(connection, [one.document_id for one in found])
-    clean = [documents[one.document_id] for one in found if one.document_id in documents and not one.findings]
+    documents = lock_documents(connection, found)
+    clean = [documents[document_id] for document_id, some in found.items() if document_id in documents and not some]
     quiet = _without_history(connection, clean)
     _judge_quiet(connection, quiet, basis)
     unheard_of = {document.id for document in quiet}
-    judged: list[Judgement | NotFoundError] = []
-    for document_id, findings in found:
+    judged: dict[int, Judgement | NotFoundError] = {}
+    for document_id, findings in found.items():
         try:
             document = require_standing(document_id, documents.get(document_id))
         except NotFoundError as error:
-            judged.append(error)
+            judged[document_id] = error
             continue
         if document_id in unheard_of:
-            judged.append(Judgement(document_id, failed=False, findings=(), counts={}, added=(), cleared=()))
+            judged[document_id] = Judgement(document_id, failed=False, findings=(), counts={}, added=(), cleared=())
         else:
-            judged.append(record_judgement(connection, document, findings, basis))
+            judged[document_id] = record_judgement(connection, document, findings, basis)
     return judged
 
 

@@ -6,7 +6,7 @@ refused: probably the answer was truncated. `freshness` says how old the sets ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -80,19 +80,16 @@ class RefreshResult:
     is_unreachable: bool = False
 
 
-def ensure_reference(
-    qc: Engine, settings: Settings, active: Mapping[str, StoredSnapshot] | None = None
-) -> list[RefreshResult]:
+def ensure_reference(qc: Engine, settings: Settings) -> list[RefreshResult]:
     """Read the sets that are not as the settings name them now; returns the results of those.
 
     Without a setting that is the shipped set. A file is read again if it has changed; a server is asked if a set was
-    last found there more than LOOKED_AT_WITHIN ago, or its later one was refused. `active` are the rows of the active
-    snapshots, if the caller has them: then the database is queried only if a set must be read. Raises database errors,
-    but nothing for an unreadable set.
+    last found there more than LOOKED_AT_WITHIN ago, or its later one was refused. Raises database errors, but nothing
+    for an unreadable set.
     """
-    if active is None:
-        active = run_reading(qc, active_snapshots)
-    due = [name for name in SETS if not _is_current(active.get(name), settings.reference_sources[name], name)]
+    active, refused = run_reading(qc, lambda connection: (active_snapshots(connection), refusals(connection)))
+    sources = settings.reference_sources
+    due = [name for name in SETS if not _is_current(active.get(name), refused.get(name), sources[name], name)]
     return refresh(qc, settings, due) if due else []
 
 
@@ -185,9 +182,7 @@ def _take_over(connection: Connection, snapshot: Snapshot, configured: str | Non
         snapshot.name,
         RefreshOutcome.NEW if is_new else RefreshOutcome.UNCHANGED,
         snapshot.rows,
-        found.added,
-        found.removed,
-        found.changed,
+        *found,
         f"{snapshot.name} from {snapshot.source}, entries: {snapshot.rows:,}; {changes}.",
         snapshot.source,
         snapshot_id,
@@ -233,9 +228,7 @@ def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> Refre
         name,
         RefreshOutcome.FAILED,
         active.rows if active is not None else 0,
-        0,
-        0,
-        0,
+        *_Differences(),
         f"{name} could not be refreshed: {error} {remains}",
         active.source if active is not None else None,
         active.id if active is not None else None,
@@ -248,13 +241,15 @@ def is_of_origin(source: str, configured: str | None) -> bool:
     return source.startswith(SHIPPED_SOURCE) if configured is None else is_from_source(source, configured)
 
 
-def _is_current(active: StoredSnapshot | None, configured: str | None, name: str) -> bool:
+def _is_current(
+    active: StoredSnapshot | None, refusal: SourceRefusal | None, configured: str | None, name: str
+) -> bool:
     if active is None or not is_of_origin(active.source, configured):
         return False
     if configured is None:
         return active.checksum == shipped_checksum(name)
     if is_url(configured):
-        was_refused = active.refused_at == source_of(configured)
+        was_refused = refusal is not None and refusal.source == source_of(configured)
         return not was_refused and utc_now() - active.checked < LOOKED_AT_WITHIN
     return _is_unchanged(active, Path(configured), name)
 
@@ -304,17 +299,17 @@ class Freshness:
     """
 
     name: str
-    source: str | None
-    retrieved: datetime | None
-    checked: datetime | None
-    rows: int | None
-    snapshot_id: int | None
-    age: timedelta | None
-    is_stale: bool
-    is_shipped: bool
     message: str | None
+    refusal: str | None
+    source: str | None = None
+    retrieved: datetime | None = None
+    checked: datetime | None = None
+    rows: int | None = None
+    snapshot_id: int | None = None
+    age: timedelta | None = None
+    is_stale: bool = False
+    is_shipped: bool = False
     is_other: bool = False
-    refusal: str | None = None
 
     @property
     def is_missing(self) -> bool:
@@ -361,14 +356,15 @@ def _freshness(
             f"No {name} are loaded: the rules that need them are skipped. Run `dcc reference refresh {name}`; "
             f"{setting_of(name)} says where they are read from."
         )
-        message = _joined(missing, refusal)
-        return Freshness(name, None, None, None, None, None, None, False, False, message, refusal=refusal)
+        return Freshness(name, _joined(missing, refusal), refusal)
     age = now - stored.checked
     is_shipped = stored.source.startswith(SHIPPED_SOURCE)
     is_stale = age > limit and not is_shipped
     old = _stale(stored, age, limit) if is_stale else _not_found_lately(stored, age, refusal)
     return Freshness(
         name,
+        _joined(old, wrong, refusal),
+        refusal,
         stored.source,
         stored.retrieved,
         stored.checked,
@@ -377,9 +373,7 @@ def _freshness(
         age,
         is_stale,
         is_shipped,
-        _joined(old, wrong, refusal),
         not is_of_origin(stored.source, configured),
-        refusal,
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.naming import Action, DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rights import Rights
@@ -21,19 +23,17 @@ _NO_DOCUMENT: Final = 2**63 - 1
 _NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value
 
 # Made once: making a statement takes as long as its execution.
-_SAME_FILE: Final = or_(DOCUMENT.c.md5 == bindparam("md5"), DOCUMENT.c.state == DocumentState.HELD.value)
-_FORMER: Final = (
+_NAMED: Final = (
     select(DOCUMENT)
     .where(
-        DOCUMENT.c.zip_file == bindparam("zip_file"),
-        DOCUMENT.c.zip_action == bindparam("action"),
-        DOCUMENT.c.file_name == bindparam("file_name"),
-        _SAME_FILE,
+        DOCUMENT.c.zip_file.in_(bindparam("zip_files", expanding=True)),
+        DOCUMENT.c.file_name.in_(bindparam("file_names", expanding=True)),
         _NOT_UNDO,
     )
     .order_by(DOCUMENT.c.id.desc())
 )
 _PLACES: Final = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
+_TRACKER_IDS: Final = select(DOCUMENT.c.tracker_id).where(DOCUMENT.c.tracker_id.in_(IDS))
 _WITH_TRACKER_ID: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.tracker_id == bindparam("tracker"))
 _RELEASE: Final = update(DOCUMENT).where(DOCUMENT.c.id.in_(bindparam("ids", expanding=True))).values(tracker_id=None)
 _NEWER: Final = (
@@ -48,14 +48,6 @@ _NEWER: Final = (
     )
     .order_by(DOCUMENT.c.created.desc())
     .limit(1)
-)
-_NAMED: Final = select(*(DOCUMENT.c[name] for name in ("zip_file", "zip_action", "file_name", "md5", "state"))).where(
-    DOCUMENT.c.zip_file.in_(bindparam("zip_files", expanding=True)),
-    DOCUMENT.c.file_name.in_(bindparam("file_names", expanding=True)),
-    _NOT_UNDO,
-)
-_WITH_TRACKER_IDS: Final = select(DOCUMENT.c.tracker_id).where(
-    DOCUMENT.c.tracker_id.in_(bindparam("trackers", expanding=True))
 )
 _NEWER_OF_KIND: Final = _NEWER.where(DOCUMENT.c.kind == bindparam("kind"))
 
@@ -103,43 +95,34 @@ class DocumentToApply:
         return self.rights is None or self.rights.permit(centre)
 
 
-def former_applications(connection: Connection, document: DocumentToApply) -> Sequence[Row[Any]]:
-    """The rows of earlier applications of a document, the newest first: of the same file of the same archive and
-    action.
+def former_applications(connection: Connection, documents: Sequence[DocumentToApply]) -> list[list[Row[Any]]]:
+    """The rows of earlier applications of each document, newest first: of the same file of its archive and action.
 
-    Held ones of another file of that name are included: the archive was replaced before anybody confirmed it.
+    Held ones of another file of that name are included: the archive was replaced before anybody confirmed it. A few
+    statements for any number of documents.
     """
-    named = {
-        "zip_file": document.zip_file,
-        "action": document.action.value,
-        "file_name": document.file_name,
-        "md5": document.md5,
-    }
-    return connection.execute(_FORMER, named).all()
-
-
-def known_documents(connection: Connection, documents: Sequence[DocumentToApply]) -> set[int]:
-    """The places of the documents with `former_applications`, or with a tracker id that a row has.
-
-    A few statements for any number of documents.
-    """
-    found: set[int] = set()
+    former: list[list[Row[Any]]] = []
     for start in range(0, len(documents), _AT_ONCE):
         portion = documents[start : start + _AT_ONCE]
         names = {
             "zip_files": sorted({document.zip_file for document in portion}),
             "file_names": sorted({document.file_name for document in portion}),
         }
-        files: set[tuple[Any, ...]] = set()
-        for zip_file, action, file_name, md5, state in connection.execute(_NAMED, names):
-            files.add((zip_file, action, file_name, None if state == DocumentState.HELD.value else md5))
-        given = [document.tracker_id for document in portion if document.tracker_id is not None]
-        trackers = set(connection.scalars(_WITH_TRACKER_IDS, {"trackers": given})) if given else set()
-        for place, one in enumerate(portion, start=start):
-            name = (one.zip_file, one.action.value, one.file_name)
-            if one.tracker_id in trackers or not files.isdisjoint({(*name, one.md5), (*name, None)}):
-                found.add(place)
-    return found
+        named: defaultdict[tuple[str, ...], list[Row[Any]]] = defaultdict(list)
+        for row in connection.execute(_NAMED, names):
+            named[row.zip_file, row.zip_action, row.file_name].append(row)
+        for one in portion:
+            rows = named[one.zip_file, one.action.value, one.file_name]
+            former.append([row for row in rows if row.md5 == one.md5 or row.state == DocumentState.HELD.value])
+    return former
+
+
+def known_documents(connection: Connection, documents: Sequence[DocumentToApply]) -> set[int]:
+    """The places of the documents with `former_applications`, or with a tracker id that a row has."""
+    ids = [document.tracker_id for document in documents if document.tracker_id is not None]
+    known = {row.tracker_id for row in rows_about(connection, _TRACKER_IDS, ids)}
+    former = former_applications(connection, documents)
+    return {place for place, one in enumerate(documents) if former[place] or one.tracker_id in known}
 
 
 def same_document(

@@ -20,7 +20,7 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem, ZipKey
 from dcc.phases import Phase, State, Status
-from dcc.qc.judging.documents import ContentFindings, judge_together
+from dcc.qc.judging.documents import judge_together
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
 from dcc.session.data.document_log import clear_entries
@@ -138,7 +138,7 @@ def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> No
     """Have what the documents brought count as valid, since no rule is asked."""
     stored = run_reading(work.qc, lambda connection: documents_of(connection, documents))
     basis = current_basis(work)
-    found = [ContentFindings(document.id, ()) for document in stored.values()]
+    found = {document.id: () for document in stored.values()}
     run_writing(work.qc, lambda connection: judge_together(connection, found, basis))
 
 

@@ -130,36 +130,32 @@ def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
     return in_order_of_upload({document.xml_id: document for some in documents for document in some}.values())
 
 
-def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
-    """Refresh the sets of reference data that the settings name; returns whether one was read.
+def refresh_reference_data(work: DataSession) -> None:
+    """Refresh the sets of reference data that the settings name, once a session.
 
-    Once a session. If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports
-    that. `known` spares a query.
+    If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports that.
     """
     if work.has_reference:
-        return False
+        return
     work.has_reference = True
-    refreshed = ensure_reference(work.qc, work.settings, None if known is None else known.stored)
-    for each in refreshed:
+    for each in ensure_reference(work.qc, work.settings):
         if each.outcome is RefreshOutcome.FAILED:
             log.warning("%s", each.message)
             kind = ReferenceUnreachableError if each.is_unreachable else ReferenceDataError
             work.session.record_task_error(Phase.DATA, kind(each.message))
-    return bool(refreshed)
 
 
 def current_basis(work: DataSession) -> JudgingBasis:
     """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
     names = run_reading(work.session.tracker, imits_names)
+    refresh_reference_data(work)
 
-    def load(connection: Connection) -> tuple[snapshots.ActiveReference, JudgingBasis]:
+    def load(connection: Connection) -> JudgingBasis:
         reference, today = snapshots.load_active(connection, names), utc_today()
         waivers = waivers_in_force(connection, today)
-        return reference, JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
+        return JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
 
-    reference, basis = run_reading(work.qc, load)
-    # One query is enough if nothing has to be read.
-    return run_reading(work.qc, load)[1] if refresh_reference_data(work, reference) else basis
+    return run_reading(work.qc, load)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,7 @@ from dcc.naming import Action
 from dcc.phases import Phase, State, Status
 from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
 from dcc.qc.judging import rejudging
-from dcc.qc.judging.documents import (
-    ContentFindings,
-    Judgement,
-    JudgingBasis,
-    judge_document,
-    judge_together,
-    signature_of,
-)
+from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, judge_together, signature_of
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
@@ -252,12 +245,8 @@ def _judge_together(
 
     def judge(connection: Connection) -> Mapping[int, Judgement | NotFoundError]:
         questionable_ids = questionable(connection, known.keys(), latest_day(basis.today))
-        found = [
-            ContentFindings(document_id, some)
-            for document_id, some in known.items()
-            if document_id not in questionable_ids
-        ]
-        return dict(zip((one.document_id for one in found), judge_together(connection, found, basis), strict=True))
+        found = {document_id: some for document_id, some in known.items() if document_id not in questionable_ids}
+        return judge_together(connection, found, basis)
 
     try:
         return run_writing(work.qc, judge)
