@@ -10,7 +10,7 @@ from sqlalchemy import update
 from dcc.errors import ConfigurationError
 from dcc.notify.notifications import notify_session
 from dcc.phases import Phase, Status
-from dcc.reports.causes.collecting import causes_of
+from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Outcome, Tone
@@ -173,10 +173,10 @@ def test_reports_say_no_more_that_it_changed_once_the_new_one_was_taken(
     note_withdrawn(installation.tracker)
     change(folder)
     installation.run_session()
-    read = partial(in_reading, installation.tracker, causes_of, None, key_of(KEY), installation.settings)
-    assert [cause.code for cause in read()] == ["listing:changed"]
+    read = partial(in_reading, installation.tracker, find_causes, None, key_of(KEY), installation.settings)
+    assert [cause.code for cause in read().causes] == ["listing:changed"]
     installation.process_again(KEY)
-    assert read() == []
+    assert read().causes == []
 
 
 @pytest.mark.both_databases

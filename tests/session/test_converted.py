@@ -7,7 +7,7 @@ from dcc.cli.demo.examples import table_of
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.qc import models
-from dcc.reports.causes.collecting import causes_of
+from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
@@ -55,7 +55,7 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
     assert value.endswith("See weights/experiments.csv, row 2, column IMPC_BWT_001_001.")
     rows = sorted(one.rpartition(" See ")[2] for one in before if one is not value)
     assert rows == [f"weights/experiments.csv, row {row}, column specimenID." for row in (2, 3, 4)]
-    told = [str(cause.example.message) for cause in in_both(data, causes_of, None, data.settings)]
+    told = [str(cause.example.message) for cause in in_both(data, find_causes, None, data.settings).causes]
     assert sum("See weights/experiments.csv, row 2" in one for one in told) == 2
     assert any("See specimens.csv, row 1, column" in one for one in told)
     shutil.rmtree(Staging(data.settings.staging_directory).contents(key_of(ZIP)))
