@@ -38,7 +38,8 @@ from dcc.reports.causes.cause import causes_as_json
 from dcc.reports.causes.collecting import Subject, find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
-from dcc.reports.plots import draw_expected, use_font_cache
+from dcc.reports.plots.bars import draw_expected
+from dcc.reports.plots.picture import use_font_cache
 from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
 from dcc.reports.submissions.collecting import collect_report, draw_pictures
 from dcc.reports.submissions.labels import SESSION_LABELS

@@ -11,10 +11,10 @@ from dcc import documents
 from dcc.outcomes import ZipKey
 from dcc.qc.expected_procedures import DueProcedure, ProcedureDeliveries
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.reports.plots import distributions, series, use_font_cache
+from dcc.reports.plots import distributions, series
 from dcc.reports.plots.bars import Week, Weeks, draw_expected
 from dcc.reports.plots.bars import picture_of as picture_of_weeks
-from dcc.reports.plots.picture import KNOWN_WORDS, Picture
+from dcc.reports.plots.picture import KNOWN_WORDS, Picture, use_font_cache
 from dcc.reports.plots.values import Parameter, ParameterValues, Value
 from dcc.settings import Settings
 from tests.support.plot_data import FIRST_DAY, NEW
