@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from dcc.errors import NotFoundError
 from dcc.messages import Message
-from dcc.notify.digests import collect_digests
 from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
@@ -277,20 +275,12 @@ def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: Da
     assert counted() == {"specimen": (3, 3, 0), "experiment": (3, 3, 0)}
 
 
-def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
-    page = desk.page(world.WITH_FINDINGS)
-    assert page.problems() == []
-    assert "<img src=x onerror=alert(1)>\\u202e" in page.text
-    assert "\u202e" not in page.source
-    (key,) = [key for key in desk.data.states() if "script" in key]
-    page = desk.page(key)
-    assert page.problems() == []
-    assert "<script>alert(1)<script>" in page.texts("//h1")[0]
-    shown = desk.json(desk.report(world.WITH_FINDINGS))
-    assert world.HOSTILE_COLONY in {cause["example"]["value"] for cause in shown["causes"]}
-    text = render_text(desk.report(world.WITH_FINDINGS), desk.catalogue())
-    assert "\\u202e" in text
-    assert "\u202e" not in text
+def test_what_centres_wrote_is_shown_as_it_is(desk: Desk) -> None:
+    report = desk.report(world.WITH_FINDINGS)
+    for text in (desk.page_of(report).text, render_text(report, desk.catalogue())):
+        assert "<img src=x onerror=alert(1)>\\u202e" in " ".join(text.split())
+        assert "\u202e" not in text
+    assert world.HOSTILE_COLONY in {cause["example"]["value"] for cause in desk.json(report)["causes"]}
 
 
 def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk) -> None:
@@ -395,13 +385,3 @@ def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk
     assert page.problems() == []
     assert "does not say what was accepted" in page.section("accepted")
     assert desk.page(world.WITH_FINDINGS, with_qc=False).problems() == []
-
-
-def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:
-    with pytest.raises(NotFoundError, match="no crawl has seen it"):
-        desk.report("add/H.2020-01-01.1.impc.zip")
-    with pytest.raises(NotFoundError, match="No centre 'Nope'"):
-        collect_centre(desk.tracker, desk.qc, "Nope", desk.data.settings)
-    with pytest.raises(NotFoundError, match="No session 99"):
-        collect_session(desk.tracker, desk.qc, 99, desk.data.settings)
-    assert collect_digests(desk.tracker, desk.data.settings, 99) == []

@@ -37,51 +37,47 @@ from tests.support.submission_world import Desk, unknown_colony, wrong_form
 P, S = Phase, Status
 
 
+WAITS, FAILED = (P.UPLOAD, S.PENDING), (P.DATA, S.FAILED)
+
+
 @pytest.mark.parametrize(
-    ("phase", "status", "documents", "outcome"),
+    ("state", "documents", "known", "outcome"),
     [
-        (P.ZIP_NAME, S.FAILED, [], Outcome.NAME_REFUSED),
-        (P.ZIP_NAME, S.DONE, [], Outcome.WAITING),
-        (P.DOWNLOAD, S.RUNNING, [], Outcome.WAITING),
-        (P.DOWNLOAD, S.FAILED, [], Outcome.NOT_ARRIVED),
-        (P.ZIP_MD5, S.DONE, [], Outcome.UNDER_WAY),
-        (P.ZIP_MD5, S.FAILED, [], Outcome.CHECKSUM_WRONG),
-        (P.UNZIP, S.RUNNING, [], Outcome.UNDER_WAY),
-        (P.UNZIP, S.FAILED, [], Outcome.UNREADABLE),
-        (P.XML_NAME, S.FAILED, [(P.XML_NAME, S.FAILED)], Outcome.NOTHING_TAKEN),
-        (P.XML_NAME, S.FAILED, [(P.XML_NAME, S.FAILED), (P.QC, S.DONE)], Outcome.PARTLY_TAKEN),
-        (P.XSD, S.RUNNING, [(P.XSD, S.RUNNING)], Outcome.UNDER_WAY),
-        (P.XSD, S.FAILED, [(P.XSD, S.FAILED)], Outcome.NOTHING_TAKEN),
-        (P.XSD, S.FAILED, [(P.XSD, S.FAILED), (P.XSD, S.DONE)], Outcome.PARTLY_TAKEN),
-        (P.XSD, S.DONE, [(P.XSD, S.DONE)], Outcome.TO_BE_TAKEN),
-        (P.UPLOAD, S.PENDING, [(P.UPLOAD, S.PENDING)], Outcome.TO_BE_TAKEN),
-        (P.UPLOAD, S.FAILED, [(P.UPLOAD, S.FAILED)], Outcome.NOTHING_TAKEN),
-        (P.UPLOAD, S.CANCELLED, [(P.UPLOAD, S.CANCELLED)], Outcome.WITHDRAWN),
-        (P.DATA, S.RUNNING, [(P.DATA, S.RUNNING)], Outcome.UNDER_WAY),
-        (P.DATA, S.FAILED, [(P.DATA, S.FAILED)], Outcome.PARTLY_TAKEN),
-        (P.CONTEXT, S.DONE, [(P.CONTEXT, S.DONE)], Outcome.UNDER_WAY),
-        (P.QC, S.PENDING, [(P.QC, S.PENDING)], Outcome.TO_BE_LOOKED_AT),
-        (P.QC, S.DONE, [(P.QC, S.DONE)], Outcome.DONE),
+        ((P.ZIP_NAME, S.FAILED), [], {}, Outcome.NAME_REFUSED),
+        ((P.ZIP_NAME, S.DONE), [], {}, Outcome.WAITING),
+        ((P.DOWNLOAD, S.RUNNING), [], {}, Outcome.WAITING),
+        ((P.DOWNLOAD, S.FAILED), [], {}, Outcome.NOT_ARRIVED),
+        ((P.ZIP_MD5, S.DONE), [], {}, Outcome.UNDER_WAY),
+        ((P.ZIP_MD5, S.FAILED), [], {}, Outcome.CHECKSUM_WRONG),
+        ((P.UNZIP, S.RUNNING), [], {}, Outcome.UNDER_WAY),
+        ((P.UNZIP, S.FAILED), [], {}, Outcome.UNREADABLE),
+        ((P.XML_NAME, S.FAILED), [(P.XML_NAME, S.FAILED)], {}, Outcome.NOTHING_TAKEN),
+        ((P.XML_NAME, S.FAILED), [(P.XML_NAME, S.FAILED), (P.QC, S.DONE)], {}, Outcome.PARTLY_TAKEN),
+        ((P.XSD, S.RUNNING), [(P.XSD, S.RUNNING)], {}, Outcome.UNDER_WAY),
+        ((P.XSD, S.FAILED), [(P.XSD, S.FAILED)], {}, Outcome.NOTHING_TAKEN),
+        ((P.XSD, S.FAILED), [(P.XSD, S.FAILED), (P.XSD, S.DONE)], {}, Outcome.PARTLY_TAKEN),
+        ((P.XSD, S.DONE), [(P.XSD, S.DONE)], {}, Outcome.TO_BE_TAKEN),
+        ((P.UPLOAD, S.PENDING), [(P.UPLOAD, S.PENDING)], {}, Outcome.TO_BE_TAKEN),
+        ((P.UPLOAD, S.FAILED), [(P.UPLOAD, S.FAILED)], {}, Outcome.NOTHING_TAKEN),
+        ((P.UPLOAD, S.CANCELLED), [(P.UPLOAD, S.CANCELLED)], {}, Outcome.WITHDRAWN),
+        ((P.DATA, S.RUNNING), [(P.DATA, S.RUNNING)], {}, Outcome.UNDER_WAY),
+        ((P.DATA, S.FAILED), [(P.DATA, S.FAILED)], {}, Outcome.PARTLY_TAKEN),
+        ((P.CONTEXT, S.DONE), [(P.CONTEXT, S.DONE)], {}, Outcome.UNDER_WAY),
+        ((P.QC, S.PENDING), [(P.QC, S.PENDING)], {}, Outcome.TO_BE_LOOKED_AT),
+        ((P.QC, S.DONE), [(P.QC, S.DONE)], {}, Outcome.DONE),
+        # What the QC database has decides whether anything was taken.
+        (FAILED, [FAILED], {"taken": False}, Outcome.NOTHING_TAKEN),
+        (FAILED, [FAILED], {"taken": True}, Outcome.PARTLY_TAKEN),
+        # What waits to be confirmed is said unless something failed.
+        (WAITS, [WAITS], {"held": True}, Outcome.HELD),
+        ((P.XSD, S.FAILED), [WAITS, (P.XSD, S.FAILED)], {"held": True}, Outcome.PARTLY_TAKEN),
     ],
 )
 def test_the_outcome_follows_the_state(
-    phase: Phase, status: Status, documents: list[tuple[Phase, Status]], outcome: Outcome
+    state: tuple[Phase, Status], documents: list[tuple[Phase, Status]], known: dict[str, bool], outcome: Outcome
 ) -> None:
-    states = [StateCount(*state, 1) for state in documents]
-    assert outcome_of(State(phase, status), states, held=False, taken=None) is outcome
-
-
-def test_what_the_qc_database_has_decides_whether_anything_was_taken() -> None:
-    states = [StateCount(P.DATA, S.FAILED, 1)]
-    assert outcome_of(State(P.DATA, S.FAILED), states, held=False, taken=False) is Outcome.NOTHING_TAKEN
-    assert outcome_of(State(P.DATA, S.FAILED), states, held=False, taken=True) is Outcome.PARTLY_TAKEN
-
-
-def test_what_waits_to_be_confirmed_is_said_unless_something_failed() -> None:
-    waits = StateCount(P.UPLOAD, S.PENDING, 1)
-    assert outcome_of(State(P.UPLOAD, S.PENDING), [waits], held=True, taken=None) is Outcome.HELD
-    failed = [waits, StateCount(P.XSD, S.FAILED, 1)]
-    assert outcome_of(State(P.XSD, S.FAILED), failed, held=True, taken=None) is Outcome.PARTLY_TAKEN
+    states = [StateCount(*each, 1) for each in documents]
+    assert outcome_of(State(*state), states, **{"held": False, "taken": None, **known}) is outcome
 
 
 def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
