@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from io import BytesIO
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -284,9 +283,7 @@ def prepared_by_workers(
 
 
 def parts_of(archives: Iterable[StoredArchive], limit: int) -> Iterator[Part]:
-    """Archives of one action, at most `limit` together, and not more than half a minute's work."""
+    """Archives in their order, at most `limit` together, and not more than half a minute's work."""
     seconds = Bound[StoredArchive](lambda one: seconds_to_prepare(one.size_bytes), BATCH_SECONDS)
     size = Bound[StoredArchive](lambda one: one.size_bytes or 0, MAX_BYTES)
-    by_action = attrgetter("key.action")
-    for _, same in groupby(sorted(archives, key=by_action), key=by_action):
-        yield from together(same, limit, seconds, size)
+    return together(archives, limit, seconds, size)
