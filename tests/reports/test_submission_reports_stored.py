@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -243,10 +244,8 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     cause = Cause(key="k", code="S4", centre="H", severity=Severity.ERROR, example=example, **counts)
     reason = Problem("x", long, recorded=datetime(2026, 1, 1))
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))
-    report = SubmissionReport(
-        **{name: getattr(base, name) for name in base.__dataclass_fields__}
-        | {"causes": (cause,) * MAX_CAUSES, "reasons": (reason,) * 20, "hosts": hosts, "pictures": (_large(),) * 3}
-    )
+    texts = {"causes": (cause,) * MAX_CAUSES, "reasons": (reason,) * 20, "hosts": hosts}
+    report = replace(base, pictures=(_large(),) * 3, **texts)
     page = render_html(report, desk.catalogue())
     assert len(page.encode()) < LARGEST_PAGE
     assert "2 more pictures are left out" in Page(page).section("pictures")
