@@ -132,7 +132,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     assert edit not in came_late
 
 
-@pytest.mark.both_databases
+@only_sqlite
 def test_a_session_without_anything_amiss_says_so(installation: Installation) -> None:
     installation.add_folder().put("add/H.2013-10-31.1.impc.zip")
     session = installation.run_session().id
