@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +16,15 @@ from dcc.reports.submissions.accepted import accepted_of_zip
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
+from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.sentences import sections_beside, troubles_sentence
 from dcc.tracker.crawls import list_sessions
 from tests.support import submission_world as world
-from tests.support.asking import in_both
+from tests.support.asking import in_both, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_mariadb, only_sqlite
-from tests.support.installations import Folder, Installation
+from tests.support.installations import Installation
 from tests.support.report_pages import Page
 from tests.support.submission_world import Desk
 
@@ -332,10 +332,8 @@ def test_a_report_says_when_the_archive_is_kept_no_more(desk: Desk) -> None:
 def test_what_was_only_seen_waits_to_be_fetched(installation: Installation) -> None:
     installation.add_folder().put(world.GOOD)
     installation.crawl()
-    with installation.tracker.connect() as tracker:
-        desk = Desk(DataInstallation(installation, installation.tracker, Folder(Path())), tracker, tracker)
-        report = desk.report(world.GOOD, with_qc=False)
-        page = desk.page_of(report)
+    report = in_reading(installation.tracker, collect_submission, None, key_of(world.GOOD), installation.settings)
+    page = Page(render_html(report, load_catalogue("en", installation.settings)))
     assert report.outcome is Outcome.WAITING
     assert page.problems() == []
     assert "It was never fetched." in page.section("arrival")
@@ -375,13 +373,3 @@ def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_fro
     )
     assert shown["who_acts"] in render_text(waiting, desk.catalogue())
     assert text.index("What to correct") < text.index("What clears by itself") < text.index("It comes later")
-
-
-def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk) -> None:
-    report = desk.report(world.PARTLY_VALID, with_qc=False)
-    assert (report.accepted, report.qc_missing) == (None, "not asked")
-    assert report.found == 6
-    page = desk.page(world.PARTLY_VALID, with_qc=False)
-    assert page.problems() == []
-    assert "does not say what was accepted" in page.section("accepted")
-    assert desk.page(world.WITH_FINDINGS, with_qc=False).problems() == []

@@ -206,6 +206,8 @@ def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can
     assert len(page.encode()) < LARGEST_PAGE
     assert (report.documents_total, report.documents_failed, report.found) == (10_001, 10_000, 30_000)
     assert "9,801 more documents are not listed." in Page(page).section("documents")
+    assert (report.accepted, report.qc_missing) == (None, "not asked")
+    assert "does not say what was accepted" in Page(page).section("accepted")
     assert "in 30,000 places" in Page(page).section("correct")
     assert len(stored_reports.json_text(report, catalogue).encode()) < LARGEST_PAGE
 
