@@ -171,7 +171,6 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
     waiting = told(data, EARLY).cause
     assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
-    assert Outcome.WAITS_FOR_DATA not in outcomes(data, MIXED)
     catalogue = load_catalogue("en", data.settings)
     summary = in_both(data, collect_centre, "H", data.settings, max_pictures=0)
     (listed,) = [line for line in summary.zips if line.key == key_of(EARLY)]
@@ -181,8 +180,6 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert f"{MIXED}: Accepted in part, 1 of 2 documents to be corrected\n" in text
     row = re.search(rf"<code>{EARLY}</code>.*?To be corrected\">(\d+)", render_html(summary, catalogue, data.settings))
     assert row[1] == "0"
-    data.run("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
-    assert outcomes(data, EARLY) == {Outcome.TO_BE_LOOKED_AT}
 
 
 def test_experiments_that_wait_for_animals_in_a_document_that_failed_are_not_to_be_corrected(
