@@ -433,8 +433,8 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
         assert written.findings == 0
         key = key_of("add/H.2013-10-31.2.impc.zip")
         assert find_causes(tracker, qc, key, data.settings).causes
-        summary = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
-        report = collect_submission(tracker, qc, key, data.settings, max_pictures=0)
+        summary = collect_centre(tracker, qc, "H", data.settings)
+        report = collect_submission(tracker, qc, key, data.settings)
     # And its centre has nothing to correct any more.
     assert summary.tone is Tone.GOOD
     assert [(line.needs_nobody, line.to_be_corrected) for line in summary.zips] == [(True, 0)]
@@ -457,7 +457,7 @@ def test_a_cancelled_submission_has_nothing_to_correct(
         assert "schema-violation" not in {cause.kind for cause in find_causes(tracker, qc, "H", bad.settings).causes}
         assert write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, found, catalogue).findings == 0
         (line,) = (line for line in zips_of_centre(tracker, "H", qc) if line.key == key)
-        report = render_text(collect_submission(tracker, qc, key, bad.settings, max_pictures=0), catalogue)
+        report = render_text(collect_submission(tracker, qc, key, bad.settings), catalogue)
     assert line.to_be_corrected == 0
     assert "None of its data count. What it had changed, if anything, was taken back." in report
     assert "What to correct" not in report

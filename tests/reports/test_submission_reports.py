@@ -13,7 +13,7 @@ from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.accepted import accepted_of_zip
-from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_report, collect_session, collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
 from dcc.reports.submissions.page import render_html
@@ -148,13 +148,13 @@ def test_the_same_is_collected_on_mariadb(data: DataInstallation) -> None:
             report = desk.report(key)
             assert report.outcome is OUTCOMES[key]
             assert counts_of(report.accepted) == ACCEPTED.get(key, {})
-        centre = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
+        centre = collect_centre(tracker, qc, "H", data.settings)
         assert {str(line.key) for line in centre.zips} == set(first)
         assert collect_session(tracker, qc, 1, data.settings).zips
 
 
 def test_the_summary_of_a_centre_tells_of_all_its_submissions(desk: Desk) -> None:
-    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, max_pictures=0)
+    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings)
     page, shown = desk.page_of(centre), desk.json(centre)
     assert page.problems() == []
     outcomes = {str(line.key): line.outcome for line in centre.zips}
@@ -199,7 +199,7 @@ def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataIn
     data.folder.path.rename(data.folder.path.with_name("moved"))
     data.validate()
     catalogue = load_catalogue("de", data.settings)
-    shown = as_json(in_both(data, collect_centre, "H", data.settings, catalogue=catalogue), catalogue)
+    shown = as_json(in_both(data, collect_centre, "H", data.settings), catalogue)
     (source,) = shown["sources"]
     assert source["crawl"]["error"]["message"].startswith("Dateiquelle 1 (H, file://localhost): Der Ordner ")
 
@@ -287,7 +287,7 @@ def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk) -> None:
     """Whatever is in the databases: every text of every fact is hostile, and so are those of the summaries."""
     settings = desk.data.settings
     keys = (world.WITH_FINDINGS, world.PARTLY_VALID, world.UNREADABLE, world.WITHDRAWN)
-    centre = collect_centre(desk.tracker, desk.qc, "H", settings, max_pictures=0)
+    centre = collect_centre(desk.tracker, desk.qc, "H", settings)
     session = collect_session(desk.tracker, desk.qc, 1, settings)
     for report in (*map(desk.report, keys), centre, session):
         usual, page = desk.page_of(report), desk.page_of(_hostile(report))
@@ -341,7 +341,9 @@ def test_what_was_only_seen_waits_to_be_fetched(installation: Installation) -> N
 
 
 def test_pictures_of_the_accepted_data_are_in_the_page_with_words_for_them(desk: Desk) -> None:
-    report = desk.report(world.GOOD, pictures=1)
+    settings, catalogue = desk.data.settings, desk.catalogue()
+    key = key_of(world.GOOD)
+    report = collect_report(desk.tracker, desk.qc, key, settings, catalogue=catalogue, max_pictures=1)
     page = desk.page_of(report)
     assert page.problems() == []
     assert len(report.pictures) == 1

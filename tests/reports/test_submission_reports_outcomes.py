@@ -16,7 +16,13 @@ from dcc.reports.causes import failed_specimens
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions import labels
-from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission, steps_of
+from dcc.reports.submissions.collecting import (
+    collect_centre,
+    collect_report,
+    collect_session,
+    collect_submission,
+    steps_of,
+)
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Outcome, Standing, SubmissionReport, Tone
 from dcc.reports.submissions.page import render_html
@@ -135,8 +141,8 @@ MIXED = "add/H.2013-11-02.1.impc.zip"
 def outcomes(data: DataInstallation, key: str) -> set[Outcome]:
     """What the report of a submission, its centre's summary, and the summaries and digests of sessions say."""
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        report = collect_submission(tracker, qc, key_of(key), data.settings, max_pictures=0)
-        lines = list(collect_centre(tracker, qc, "H", data.settings, max_pictures=0).zips)
+        report = collect_submission(tracker, qc, key_of(key), data.settings)
+        lines = list(collect_centre(tracker, qc, "H", data.settings).zips)
         for session in list_sessions(tracker):
             lines += collect_session(tracker, qc, session.id, data.settings).zips
             for digest in collect_digests(tracker, data.settings, session.id, "H"):
@@ -172,7 +178,7 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     waiting = told(data, EARLY).cause
     assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
     catalogue = load_catalogue("en", data.settings)
-    summary = in_both(data, collect_centre, "H", data.settings, max_pictures=0)
+    summary = in_both(data, collect_centre, "H", data.settings)
     (listed,) = [line for line in summary.zips if line.key == key_of(EARLY)]
     assert (listed.failed, listed.to_be_corrected) == (1, 0)
     text = render_text(summary, catalogue)
@@ -187,14 +193,14 @@ def test_experiments_that_wait_for_animals_in_a_document_that_failed_are_not_to_
 ) -> None:
     """The report counted them, and had the centre submit them again in `edit`."""
     data.run(MIXED, wrong_form("2013-11-02.1", first=1) | experiments("2013-11-02.2", animals=3))
-    report = in_both(data, collect_submission, key_of(MIXED), data.settings, max_pictures=0)
+    report = in_both(data, collect_submission, key_of(MIXED), data.settings)
     assert (report.outcome, report.documents_failed, report.to_be_corrected) == (Outcome.NOTHING_TAKEN, 2, 1)
     catalogue = load_catalogue("en", data.settings)
     (sentence,) = as_json(report, catalogue)["next"]
     assert sentence.startswith("Documents that were not taken at all")
     page = render_html(report, catalogue, data.settings)
     assert re.search(r"Documents to be corrected</dt>\s*<dd>1<", page)
-    (line,) = in_both(data, collect_centre, "H", data.settings, max_pictures=0).zips
+    (line,) = in_both(data, collect_centre, "H", data.settings).zips
     assert (line.failed, line.to_be_corrected) == (2, 1)
 
 
@@ -211,7 +217,7 @@ def test_an_acknowledgement_ends_when_the_failure_disappears_and_not_when_the_da
 
     def told() -> tuple[str, bool]:
         with data.tracker.connect() as tracker, data.qc.connect() as qc:
-            report = collect_submission(tracker, qc, key_of(key), data.settings, max_pictures=0)
+            report = collect_submission(tracker, qc, key_of(key), data.settings)
         in_part = replace(report, outcome=Outcome.PARTLY_TAKEN)
         is_to_be_corrected = "must be corrected" in render_text(in_part, english)
         assert is_to_be_corrected is (report.status is not Status.FAILED)
@@ -244,7 +250,7 @@ class Told:
 def told(data: DataInstallation, key: str) -> Told:
     """The cause of rule E4 in a submission, and the submission's report in all its forms."""
     catalogue = load_catalogue("en", data.settings)
-    report = in_both(data, collect_submission, key_of(key), data.settings, max_pictures=0)
+    report = in_both(data, collect_submission, key_of(key), data.settings)
     (cause,) = [cause for cause in report.causes if cause.kind == "E4"]
     text = " ".join(render_text(report, catalogue).split())
     return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))
@@ -334,7 +340,7 @@ def test_a_report_in_german_holds_no_english(submission_desk: Desk, key: str) ->
 def test_summaries_in_german_hold_no_english(submission_desk: Desk) -> None:
     desk = submission_desk
     german, settings = desk.catalogue("de"), desk.data.settings
-    centre = collect_centre(desk.tracker, desk.qc, "H", settings, catalogue=german)
+    centre = collect_report(desk.tracker, desk.qc, "H", settings, catalogue=german)
     assert english_in(all_of(desk, centre)) == []
     (session, *_) = list_sessions(desk.tracker, limit=1)
     shown = collect_session(desk.tracker, desk.qc, session.id, settings)

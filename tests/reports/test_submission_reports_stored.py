@@ -201,7 +201,7 @@ def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can
     installation.run_session()
     _have_documents(installation.tracker, 10_000, errors=3)
     catalogue = load_catalogue("en", installation.settings)
-    report = in_reading(installation.tracker, collect_submission, None, key, installation.settings, catalogue=catalogue)
+    report = in_reading(installation.tracker, collect_submission, None, key, installation.settings)
     page = render_html(report, catalogue)
     assert len(page.encode()) < LARGEST_PAGE
     assert (report.documents_total, report.documents_failed, report.found) == (10_001, 10_000, 30_000)

@@ -110,10 +110,9 @@ class Desk:
     def catalogue(self, language: str = "en") -> Catalogue:
         return load_catalogue(language, self.data.settings)
 
-    def report(self, key: str, *, pictures: int = 0) -> SubmissionReport:
-        """What is collected of a zip action."""
-        options: dict[str, Any] = {"catalogue": self.catalogue(), "max_pictures": pictures}
-        return collect_submission(self.tracker, self.qc, key_of(key), self.data.settings, **options)
+    def report(self, key: str) -> SubmissionReport:
+        """What is collected of a zip action, without pictures."""
+        return collect_submission(self.tracker, self.qc, key_of(key), self.data.settings)
 
     def page(self, key: str) -> Page:
         return self.page_of(self.report(key))
