@@ -8,7 +8,6 @@ from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.qc import models
 from dcc.reports.causes.collecting import find_causes
-from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
@@ -71,9 +70,8 @@ def test_a_row_of_too_many_cells_is_told_in_every_report(data: DataInstallation,
     catalogue = load_catalogue("de", data.settings)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         report = collect_submission(tracker, qc, key_of(ZIP), data.settings)
-        write_findings_spreadsheet(
-            tmp_path / "H.xlsx", tracker, qc, Scope(zips=[key_of(ZIP)]), report.causes, catalogue
-        )
+        found = find_causes(tracker, qc, key_of(ZIP), data.settings)
+        write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, found, catalogue)
     page = render_html(report, catalogue, data.settings)
     assert "Siehe specimens.csv, Zeile 2." in page
     (cause,) = as_json(report, catalogue)["causes"]

@@ -36,7 +36,7 @@ from dcc.vocabulary import Actor
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
 
-_MOST: Final = 500
+MOST: Final = 500
 """How many archives with a reason of their own are listed."""
 
 
@@ -94,10 +94,13 @@ _SECONDARY: Final = ("size_differs", "taken_anew")
 """What says less of an archive than how it ended."""
 
 
-def skipped_entries(connection: Connection, source_id: int, *, due: CrawlDue | None = None) -> list[SkippedEntry]:
+def skipped_entries(
+    connection: Connection, source_id: int, *, limit: int = MOST, due: CrawlDue | None = None
+) -> list[SkippedEntry]:
     """What kept archives of a file source from being taken, what concerns all of it first.
 
-    `due` says whether, and when, it is crawled. Raises NotFoundError.
+    `due` says whether, and when, it is crawled. At most `limit` archives with a reason of their own. Raises
+    NotFoundError.
     """
     (source,) = list_sources(connection, [source_id])
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
@@ -114,18 +117,18 @@ def skipped_entries(connection: Connection, source_id: int, *, due: CrawlDue | N
         for finding in latest_findings(connection, sources=[source_id])
         if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading)
     )
-    for finding in islice(found, _MOST):
+    for finding in islice(found, limit):
         why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
         entry, said = printable_detail(finding.file_name), finding.public
         skipped = SkippedEntry(entry, why, acts, said, for_wranglers=finding.said, za_id=finding.za_id)
         noticed[finding.kind in _SECONDARY].append(skipped)
-    first = [*_failed(connection, source_id), *map(_of_foreign_archive, unfetched[:_MOST]), *noticed[False]]
+    first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, unfetched[:limit]), *noticed[False]]
     named: dict[str | None, SkippedEntry] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
     apart = {*(archive.za_id for archive in unfetched), *uploading, *ids}
-    beside: dict[str, int] = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[_MOST:])}
+    beside: dict[str, int] = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[limit:])}
     counted = _counted(connection, source_id, crawl, beside, apart)
     return [*_of_source(source, crawl, due), *named.values(), *counted]
 
@@ -213,13 +216,13 @@ _NOT_DUE: Final = {
 }
 
 
-def _failed(connection: Connection, source_id: int) -> Iterator[SkippedEntry]:
+def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[SkippedEntry]:
     """The archives that failed, with what stopped them as a whole."""
     query = _hosted(source_id, ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id)
     query = query.where(ZipAction.status_id == int(Status.FAILED)).order_by(ZipFile.file_name, ZipAction.todo_id)
     failed = {
         ZipKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase))
-        for za_id, todo, name, phase in connection.execute(query.limit(_MOST))
+        for za_id, todo, name, phase in connection.execute(query.limit(limit))
     }
     scope = Scope(zips=list(failed))
     logs = (LogFacts(connection, scope, log) for log in (ZipLog, ZipActionLog))
