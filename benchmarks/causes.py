@@ -1,6 +1,6 @@
 """The causes of a centre with a million findings, as `dcc data causes` counts them, in a process of its own.
 
-`python -m benchmarks.causes TRACKER_URL QC_URL` prints what `causes_of` took, as JSON. The findings are of every
+`python -m benchmarks.causes TRACKER_URL QC_URL` prints what `find_causes` took, as JSON. The findings are of every
 declared case of a rule, with several subjects each, so that they have hundreds of causes.
 """
 
@@ -27,7 +27,7 @@ from dcc.declarations import all_declared, cause_id, message_of, rule_of
 from dcc.messages import names_in, to_json
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT, FINDING
-from dcc.reports.causes.collecting import causes_of
+from dcc.reports.causes.collecting import find_causes
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
@@ -112,7 +112,7 @@ def count(tracker: str, qc: str) -> dict[str, float]:
     settings = _settings(tracker, qc)
     with open_tracker(settings).connect() as known, open_qc_database(settings).connect() as data:
         began, began_cpu = time.perf_counter(), time.process_time()
-        causes = causes_of(known, data, _CENTRE, settings)
+        causes = find_causes(known, data, _CENTRE, settings).causes
         seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     found = sum(cause.findings for cause in causes)

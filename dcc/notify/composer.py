@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
@@ -20,7 +21,7 @@ from dcc.notify.digests import Digest
 from dcc.notify.messages import Attachment, NewsKind, Notification
 from dcc.notify.outages import OutageEntry
 from dcc.phases import Status
-from dcc.reports.causes.cause import Cause, as_json
+from dcc.reports.causes.cause import COUNTS, Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.overdue import LateCentre
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
@@ -29,9 +30,11 @@ from dcc.reports.submissions.model import ZipLine
 from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import next_of_line, who_acts
 from dcc.reports.submissions.templates import render
+from dcc.runtime.json_values import fields_of, json_ready
 from dcc.settings import Settings
 from dcc.tracker.hostings.owner_notices import Notice, NoticeOutcome
 from dcc.tracker.register.centres import CentreEntry
+from dcc.vocabulary import EntityKind
 
 _OF_ARCHIVE: Final = {
     NoticeOutcome.HELD: mark(
@@ -110,14 +113,6 @@ _DELETED: Final = {
 _OF_DOCUMENT: Final = {Action.ADD: _ADDED, Action.EDIT: _CHANGED, Action.DELETE: _DELETED}
 
 
-_KINDS: Final = {
-    "specimen": mark_plural("{number} animal", "{number} animals"),
-    "experiment": mark_plural("{number} experiment", "{number} experiments"),
-    "line": mark_plural("{number} line", "{number} lines"),
-    "housing": mark_plural("{number} housing", "{number} housings"),
-}
-
-
 def is_of_host(notice: Notice) -> bool:
     """Whether the notice is for the centre that hosts an archive of another centre."""
     return not notice.file_name and notice.outcome in _OF_HOSTED and notice.owner != notice.centre
@@ -130,7 +125,11 @@ def owner_sentence(catalogue: Catalogue, notice: Notice) -> str:
         texts = _OF_HOSTED if is_of_host(notice) else _OF_ARCHIVE
         return catalogue.say(texts[notice.outcome], archive=archive, centre=centre, reason=notice.reason or "")
     counted = catalogue.list(
-        [catalogue.say_plural(*words, notice.counts[kind]) for kind, words in _KINDS.items() if notice.counts.get(kind)]
+        [
+            catalogue.say_plural(*COUNTS[f"{kind}s"], notice.counts[kind])
+            for kind in EntityKind
+            if notice.counts.get(kind)
+        ]
     )
     what = catalogue.say("{document} in {archive}", document=notice.file_name, archive=archive)
     if counted:
@@ -143,6 +142,8 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 _MAX_LINES: Final = 20
 _MAX_CAUSES: Final = 10
 _MAX_IN_DATA: Final = 200
+_OF_LINE: Final = ("outcome", "phase", "status", "documents", "failed")
+"""What programs get of a submission that needs somebody."""
 
 log = logging.getLogger(__name__)
 
@@ -185,17 +186,7 @@ class Composer:
         data = {
             "accepted": [str(line.key) for line in accepted[:_MAX_IN_DATA]],
             "accepted_total": len(accepted),
-            "failed": [
-                {
-                    "zip": str(line.key),
-                    "outcome": str(line.outcome),
-                    "phase": line.phase.short_name,
-                    "status": line.status.short_name,
-                    "documents": line.documents,
-                    "failed": line.failed,
-                }
-                for line in bad[:_MAX_IN_DATA]
-            ],
+            "failed": [{"zip": str(line.key), **json_ready(fields_of(line, *_OF_LINE))} for line in bad[:_MAX_IN_DATA]],
             "failed_total": len(bad),
             "causes": [as_json(cause, catalogue) for cause in shown[:_MAX_CAUSES]],
             "causes_total": len(shown),
@@ -235,7 +226,7 @@ class Composer:
         message_id: str,
         away: Sequence[OutageEntry],
         back: Mapping[str, Message | str],
-        gone: Mapping[str, int] | None = None,
+        gone: Mapping[str, int] = MappingProxyType({}),
     ) -> Notification:
         """New outages and recoveries; `back` has the labels of what recovered, by subject.
 
@@ -253,20 +244,17 @@ class Composer:
         data = {
             "away": [
                 {
-                    "what": one.subject,
+                    **fields_of(one, "centre", "over", what="subject"),
                     "name": str(one.label),
                     "reason": str(one.reason),
-                    "centre": one.centre,
-                    "over": one.over,
                 }
                 for one in away
             ],
             "back": [
-                {"what": subject, "name": str(label), "gone": (gone or {}).get(subject, 0)}
-                for subject, label in back.items()
+                {"what": subject, "name": str(label), "gone": gone.get(subject, 0)} for subject, label in back.items()
             ],
         }
-        recovered = [{"label": label, "gone": (gone or {}).get(subject, 0)} for subject, label in back.items()]
+        recovered = [{"label": label, "gone": gone.get(subject, 0)} for subject, label in back.items()]
         values = {"headline": catalogue.list(what), "away": away, "back": recovered}
         session = next((one.session for one in away), None)
         kind = NewsKind.OUTAGE if away else NewsKind.RECOVERY
@@ -317,13 +305,9 @@ class Composer:
         data = {
             "notices": [
                 {
+                    **json_ready(fields_of(notice, "centre", "outcome", "counts", "done_by", "reason")),
                     "zip": str(notice.key),
-                    "centre": notice.centre,
                     "document": notice.file_name or None,
-                    "outcome": str(notice.outcome),
-                    "counts": dict(notice.counts),
-                    "done_by": notice.done_by,
-                    "reason": notice.reason,
                 }
                 for notice in notices[:_MAX_IN_DATA]
             ]

@@ -139,10 +139,10 @@ def causes_of(
 
     Without those of the QC database if there is none.
     """
-    from dcc.reports.causes import collecting
+    from dcc.reports.causes.collecting import find_causes
 
     with tracker.connect() as connection, qc_at_hand(settings) as (qc, _):
-        found = collecting.causes_of(connection, qc, session_id, settings, limit=_MAX_CAUSES, only=keys)
+        found = find_causes(connection, qc, session_id, settings, limit=_MAX_CAUSES, only=keys).causes
     causes: dict[str | None, list[Cause]] = defaultdict(list)
     for cause in found:
         causes[cause.centre].append(cause)

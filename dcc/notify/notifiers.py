@@ -126,7 +126,7 @@ class SessionNotifier:
 
         settings, catalogue = self._round.settings, self._round.composer.catalogue(digest.centre.language)
         with self._round.tracker.connect() as connection, qc_at_hand(settings) as (qc, missing):
-            report = collect_submission(connection, qc, key, settings, max_pictures=0, qc_missing=missing)
+            report = collect_submission(connection, qc, key, settings, qc_missing=missing)
         return render_html(report, catalogue, settings)
 
 

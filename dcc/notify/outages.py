@@ -15,10 +15,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, func, select
 
 from dcc.errors import ListingShrunkError
-from dcc.messages import Message, mark, message, message_from_json
+from dcc.messages import Message, mark, message
 from dcc.notify.messages import NewsItem, NewsKind
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
@@ -26,8 +26,8 @@ from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
-from dcc.tracker.crawls import CrawlEntry, latest_crawls
-from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
+from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
+from dcc.tracker.models import Centre, CrawlingSession, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import lost_archives, submissions_of_archive
 
@@ -123,51 +123,33 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
     A source whose listing shrank is reported at once: the next crawl may take its archives for gone.
     """
     if session_id is None:
-        session_id = connection.scalar(select(func.max(SourceCrawlRow.session_id)))
-    failed = connection.execute(
-        select(
-            SourceCrawlRow.id,
-            SourceCrawlRow.file_source_id,
-            SourceCrawlRow.message,
-            SourceCrawlRow.details,
-            SourceCrawlRow.outcome,
-            FileSource.centre_id,
-        )
-        .join(FileSource, FileSource.id == SourceCrawlRow.file_source_id)
-        .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
-        .where(
-            SourceCrawlRow.session_id == session_id,
-            or_(
-                SourceCrawlRow.outcome == CrawlOutcome.FAILED, AnException.short_name == ListingShrunkError.short_name()
-            ),
-        )
-        .order_by(SourceCrawlRow.file_source_id)
-        .limit(_MOST)
-    ).all()
+        session_id = connection.scalar(select(func.max(SourceCrawlRow.session_id))) or 0
+    sessions = list_sessions(connection, ids=[session_id])
+    failed = [crawl for session in sessions for crawl in session.crawls if _is_outage(crawl)][:_MOST]
     if not failed:
         return []
-    addresses = {address.id: address for address in load_addresses(connection)}
+    addresses, ids = {address.id: address for address in load_addresses(connection)}, centre_ids(connection)
     troubles = []
-    for row in failed:
-        address = addresses.get(row.file_source_id)
+    for crawl in failed:
+        address = addresses.get(crawl.source)
         if address is None:
             continue
-        if row.outcome == CrawlOutcome.FAILED:
-            first, crawls = _streak(connection, row.file_source_id)
-            if crawls < settings.notify_outage_crawls or first is None:
+        since, has_failed = f"session {session_id}", crawl.outcome is CrawlOutcome.FAILED
+        if has_failed:
+            first, crawls = _streak(connection, crawl.source)
+            if crawls < settings.notify_outage_crawls:
                 continue
-        else:
-            first = row.id
+            since = str(first)
         troubles.append(
             OutageEntry(
-                subject=f"{SubjectKind.SOURCE}{row.file_source_id}",
-                since=str(first),
+                subject=f"{SubjectKind.SOURCE}{crawl.source}",
+                since=since,
                 label=address.label,
-                reason=message_from_json(row.details, row.message or "").problem,
+                reason="" if crawl.error is None else crawl.error.fact.problem,
                 session=session_id,
                 centre=address.centre,
-                centre_id=row.centre_id,
-                headline=_OUTAGE if row.outcome == CrawlOutcome.FAILED else _SHRUNK,
+                centre_id=ids[address.centre],
+                headline=_OUTAGE if has_failed else _SHRUNK,
             )
         )
     return troubles

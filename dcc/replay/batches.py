@@ -3,7 +3,7 @@
 The replay leaves in the store what to go by, as a bundle: a `Replayer`, schemas, and the file or folder of proposed
 rules. The run names its key, which has its checksum: a worker loads nothing else that could do anything.
 
-A batch has parts, each with a result of its own. Its plan also has the archives that workers cannot fetch.
+A batch is a part of the archives, and has one result. Its plan also has the archives that workers cannot fetch.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import logging
 import pickle
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ from dcc.session.batches.exchange import (
     remove_old_replays,
     unpack,
 )
-from dcc.session.batches.planning import BATCH_SECONDS, MAX_ARCHIVES, MAX_BYTES, Bound, seconds_to_prepare, together
+from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, Bound, seconds_to_prepare, together
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.copies import named_replicas
@@ -50,8 +51,8 @@ log = logging.getLogger(__name__)
 _REPLAYER: Final = "replayer"
 _BUNDLE: Final = "bundle"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
-_PARTS, _OPENED = "parts.json", "opened.json"
-_PARTS_TYPE: Final = TypeAdapter(dict[int, list[FetchedArchive]])
+_ARCHIVES, _OPENED = "archives.json", "opened.json"
+_ARCHIVES_TYPE: Final = TypeAdapter(list[FetchedArchive])
 _OPENED_TYPE: Final = TypeAdapter(list[list[OpenedDocument]])
 
 Part = list[StoredArchive]
@@ -88,12 +89,10 @@ def _replayer(store: ObjectStore, key: str, folder: Path) -> Replayer:
     )
 
 
-def write_plan(
-    path: Path, parts: Mapping[int, Sequence[FetchedArchive]], sent: Iterator[tuple[FetchedArchive, Path]]
-) -> None:
-    """Put the parts of a batch by their numbers, and the archives to send, each with its manifest, into one file."""
+def write_plan(path: Path, archives: Iterable[FetchedArchive], sent: Iterator[tuple[FetchedArchive, Path]]) -> None:
+    """Put what there is to know of a batch's archives, and those to send, each with its manifest, into one file."""
     with tarfile.open(path, "w") as tar:
-        _add(tar, _PARTS, _PARTS_TYPE.dump_json({number: list(some) for number, some in parts.items()}))
+        _add(tar, _ARCHIVES, _ARCHIVES_TYPE.dump_json(list(archives)))
         for archive, found in sent:
             manifests = (found.with_name(manifest_beside(found.name, suffix)) for suffix in MANIFEST_FORMATS)
             for each in (found, *manifests):
@@ -120,74 +119,56 @@ def processes_of(replayer: Replayer, number: int) -> Iterator[worker.Run]:
 def prepare_replay_batch(settings: Settings, bundle: str, name: str) -> int:
     """Open and prepare the archives of a batch by its name beside the bundle; returns the number of archives.
 
-    A process without secrets does it, and ends with it, so that proposed rules are used for nothing else. A part that
-    fails is left to the replay; one that takes longer than DCC_WORKER_PATIENCE ends the batch. If the replay withdraws
-    the batch, nothing more is stored. Raises NotFoundError for a missing batch, TimeoutError, and as the store.
+    A process without secrets does it, and ends with it, so that proposed rules are used for nothing else. A batch that
+    fails, or that the replay withdraws meanwhile, is left to the replay. Raises NotFoundError for a missing batch,
+    TimeoutError for one that takes longer than DCC_WORKER_PATIENCE, and as the store.
     """
-    store, done = ObjectStore(settings), 0
+    store = ObjectStore(settings)
     with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
         given = WorkerBatch(store, bundle.rpartition("/")[0], name, folder / "plan.tar")
         unpack(folder / "plan.tar", folder)
         replayer = _replayer(store, bundle, folder)
         with processes_of(replayer, 1) as run, closing(ArchiveBytes(settings, folder / "archives")) as stored:
-            part = _Part(replayer, run, stored, folder, settings.worker_patience)
-            for number, archives in _PARTS_TYPE.validate_json((folder / _PARTS).read_bytes()).items():
-                if not given.is_waited_for:
-                    log.info("The replay no longer waits for %s, which it does by itself", name)
-                    break
-                try:
-                    result = part.prepare(archives)
-                except TimeoutError:
-                    raise
-                except (DccError, OSError, ValueError) as error:
-                    log.warning("%s and those with it are left to the replay: %s", archives[0].key, error)
-                    continue
-                given.leave(f"{number}", result)
-                done += len(archives)
-    return done
+            archives = _ARCHIVES_TYPE.validate_json((folder / _ARCHIVES).read_bytes())
+            try:
+                to_open = [
+                    ArchiveToOpen(one.key, one.centre, _fetched(one, stored, folder), one.md5) for one in archives
+                ]
+                opened = run("prepare", f"{archives[0].key}", to_open).result(settings.worker_patience)
+                write_result(folder / "result.tar", opened, archives, replayer)
+            except TimeoutError:
+                raise
+            except (DccError, OSError, ValueError) as error:
+                log.warning("%s and those with it are left to the replay: %s", archives[0].key, error)
+                return 0
+        if not given.is_waited_for:
+            log.info("The replay no longer waits for %s, which it does by itself", name)
+            return 0
+        given.leave(name, folder / "result.tar")
+        return len(archives)
 
 
-@dataclass(frozen=True)
-class _Part:
-    replayer: Replayer
-    run: worker.Run
-    stored: ArchiveBytes
-    folder: Path
-    patience: float
+def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Path:
+    sent = folder / _SENT / f"{archive.download_id}" / archive.key.file_name
+    found = sent if sent.exists() else stored.fetch(archive)
+    if found is None:
+        raise StoredObjectLostError(f"This worker has no copy of {archive.key}.")
+    return found
 
-    def prepare(self, archives: Sequence[FetchedArchive]) -> Path:
-        """The file with the result. Raises TimeoutError, DccError, OSError, and ValueError for odd texts."""
-        try:
-            to_open = [
-                ArchiveToOpen(archive.key, archive.centre, self._fetch(archive), archive.md5) for archive in archives
-            ]
-            opened = self.run("prepare", f"{archives[0].key}", to_open).result(self.patience)
-        finally:
-            for one in archives:
-                self.stored.release(one)
-        result, root = self.folder / "result.tar", self.replayer.root
-        with tarfile.open(result, "w") as tar:
-            _add(tar, _OPENED, _OPENED_TYPE.dump_json(opened))
-            for path in root.glob("*.rows*"):
-                tar.add(path, path.name)
-                path.unlink()
-            for one in archives:
-                contents = self.replayer.staging.contents(one.key)
-                for path in contents.glob("*"):
-                    tar.add(path, path.relative_to(root))
-                shutil.rmtree(contents, ignore_errors=True)
-        return result
 
-    def _fetch(self, archive: FetchedArchive) -> Path:
-        sent = self.folder / _SENT / f"{archive.download_id}" / archive.key.file_name
-        found = sent if sent.exists() else self.stored.fetch(archive)
-        if found is None:
-            raise StoredObjectLostError(f"This worker has no copy of {archive.key}.")
-        return found
+def write_result(
+    path: Path, opened: list[list[OpenedDocument]], archives: Iterable[FetchedArchive], replayer: Replayer
+) -> None:
+    """Put the documents of a batch, and the files that were prepared of them, into one file."""
+    with tarfile.open(path, "w") as tar:
+        _add(tar, _OPENED, _OPENED_TYPE.dump_json(opened))
+        contents = (replayer.staging.contents(one.key).glob("*") for one in archives)
+        for prepared in chain(replayer.root.glob("*.rows*"), *contents):
+            tar.add(prepared, prepared.relative_to(replayer.root))
 
 
 def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
-    """The documents of a part's archives, whose files are unpacked below the root of a replay.
+    """The documents of a batch's archives, whose files are unpacked below the root of a replay.
 
     Raises OSError, and ValueError for what is no result.
     """
@@ -207,23 +188,24 @@ def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
 
 
 class ReplayWorkerResults(Exchange):
-    """The results of workers for the `parts` of a replay. Threads may share it."""
+    """The results of workers for the `parts` of a replay, each of which is a batch. Threads may share it."""
 
     OF, LEFT_UNTIL = "the replay", "for a day"
 
     def __init__(self, settings: Settings, replayer: Replayer, parts: Sequence[Part]) -> None:
         super().__init__(ObjectStore(settings), new_folder_of_replay(), replayer.root / "exchange")
-        self._settings, self._replayer, self._parts = settings, replayer, parts
-        self._keys: dict[int, str] = {}
+        self._settings, self._replayer = settings, replayer
+        self._parts = {f"batch_{number}": part for number, part in enumerate(parts)}
+        self._keys: dict[str, str] = {}
 
     @property
     def archives(self) -> int:
         """The number of archives that workers have prepared."""
-        return sum(len(self._parts[number]) for number in self._keys)
+        return sum(len(self._parts[name]) for name in self._keys)
 
     def look(self) -> int:
         """Look for results; returns the number of archives."""
-        self._keys = {int(name): key for name, key in self.results().items()}
+        self._keys = self.results()
         return self.archives
 
     def put_bundle(self) -> str:
@@ -234,17 +216,11 @@ class ReplayWorkerResults(Exchange):
 
     def put_batches(self) -> list[str]:
         """Store the batches for workers; returns their names."""
-        names = []
-        seconds = Bound[tuple[int, Part]](lambda one: _seconds(one[1]), BATCH_SECONDS)
-        size = Bound[tuple[int, Part]](lambda one: _size(one[1]), MAX_BYTES)
-        numbered = together(enumerate(self._parts), MAX_ARCHIVES, seconds, size)
         with closing(ArchiveBytes(self._settings, self.scratch / "archives")) as stored:
-            for number, batch in enumerate(numbered, 1):
-                names.append(f"batch_{number}")
-                archives = [archive for _, part in batch for archive in part]
-                write_plan(self.scratch / "plan", dict(batch), self._to_send(archives, stored))
-                self.put_plan(names[-1], self.scratch / "plan")
-        return names
+            for name, part in self._parts.items():
+                write_plan(self.scratch / "plan", part, self._to_send(part, stored))
+                self.put_plan(name, self.scratch / "plan")
+        return list(self._parts)
 
     def _to_send(self, archives: Sequence[StoredArchive], stored: ArchiveBytes) -> Iterator[tuple[StoredArchive, Path]]:
         """Those of the archives that workers cannot have from elsewhere, as they are here."""
@@ -261,13 +237,13 @@ class ReplayWorkerResults(Exchange):
 
     def take(self, number: int) -> list[list[OpenedDocument]] | None:
         """The documents of a part's archives; None if this process has to prepare them."""
-        if number not in self._keys:
+        name = f"batch_{number}"
+        if name not in self._keys:
             return None
-        bundle = self.scratch / f"{number}.tar"
-        part = self._parts[number]
+        part = self._parts[name]
         opened = self.opened(
-            self._keys[number],
-            bundle,
+            self._keys[name],
+            self.scratch / f"{name}.tar",
             lambda result: take_result(result, self._replayer.root),
             what=f"{part[0].key} and those with it",
         )
@@ -306,16 +282,8 @@ def prepared_by_workers(
         results.remove()
 
 
-def parts_of(archives: Sequence[StoredArchive], limit: int) -> Iterator[Part]:
-    """Archives in their order, at `limit` so many together, and not more than half a minute's work."""
-    seconds = Bound[StoredArchive](lambda one: _seconds([one]), BATCH_SECONDS)
-    size = Bound[StoredArchive](lambda one: _size([one]), MAX_BYTES)
+def parts_of(archives: Iterable[StoredArchive], limit: int) -> Iterator[Part]:
+    """Archives in their order, at most `limit` together, and not more than half a minute's work."""
+    seconds = Bound[StoredArchive](lambda one: seconds_to_prepare(one.size_bytes), BATCH_SECONDS)
+    size = Bound[StoredArchive](lambda one: one.size_bytes or 0, MAX_BYTES)
     return together(archives, limit, seconds, size)
-
-
-def _seconds(part: Part) -> float:
-    return sum(seconds_to_prepare(archive.size_bytes) for archive in part)
-
-
-def _size(part: Part) -> int:
-    return sum(archive.size_bytes or 0 for archive in part)

@@ -155,9 +155,11 @@ class Replayer:
             raise ConfigurationError(f"The module {module} registers no rule. Name the module with the rules.")
 
     def prepare(self, archives: Sequence[ArchiveToOpen]) -> list[list[OpenedDocument]]:
-        """Open archives of one action, and prepare their documents in one file; the documents of each.
+        """Open archives, and prepare their documents in one file; the documents of each.
 
-        An archive that is not opened is a document without a name. Raises DiskFullError and OSError.
+        An archive that is not opened is a document without a name. Of documents of one name and text, the file has one:
+        if it has no findings of that, since it was prepared for a deletion, the others are read again. Raises
+        DiskFullError and OSError.
         """
         target = self.root / f"{uuid.uuid4().hex}.rows"
         writer = PreparedWriter(target, self.basis.name, self.basis.columns)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -41,6 +40,7 @@ from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, centres_know
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.runtime.clock import utc_today
 from dcc.session.batches.exchange import Workers
+from dcc.session.batches.planning import MAX_ARCHIVES
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
@@ -53,7 +53,7 @@ _AHEAD: Final = 3
 """The parts on their way, for each process."""
 _FETCHING: Final = 4
 _MAX_ARCHIVES: Final = 16
-"""The most archives of a part, whose documents are prepared into one file."""
+"""The most archives of a part, whose documents are prepared into one file, unless it is a batch for workers."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
 
@@ -101,7 +101,8 @@ def replay(
     with TemporaryDirectory(prefix="dcc-replay-") as folder:
         replayer = _replayer(tracker, qc, settings, proposal, Path(folder))
         number = min(settings.workers, os.cpu_count() or 1)
-        parts = list(_parts(archives, number))
+        at_once = min(_MAX_ARCHIVES, max(1, len(archives) // (_AHEAD * number)))
+        parts = list(parts_of(archives, at_once if workers is None else MAX_ARCHIVES))
         with processes_of(replayer, number) as run:
             if proposal.rules is not None:
                 run("require_rules", "the rules", Path(proposal.rules).stem).result()
@@ -255,12 +256,6 @@ def _ready(opened: list[list[OpenedDocument]]) -> Future[list[list[OpenedDocumen
     future: Future[list[list[OpenedDocument]]] = Future()
     future.set_result(opened)
     return future
-
-
-def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
-    limit = min(_MAX_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
-    for _, same in groupby(archives, key=lambda one: one.key.action):
-        yield from parts_of(list(same), limit)
 
 
 def _to_judge(archive: StoredArchive, one: OpenedDocument, number: int) -> ReplayDocument | None:

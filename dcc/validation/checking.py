@@ -29,7 +29,7 @@ from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
-from dcc.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, PathVerdict
+from dcc.validation.verdicts import DocumentToJudge, DraftFile, PathVerdict
 
 if TYPE_CHECKING:
     from dcc.reference.loading import ReferenceData
@@ -118,7 +118,7 @@ def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVe
                     from dcc.rules.checking import AWAITING_SPECIMENS
 
                     one.add_later(later[one.path], most, AWAITING_SPECIMENS)
-            yield from draft.verdicts()
+            yield from draft.with_documents()
 
 
 def skipped_files(paths: Iterable[Path]) -> list[Path]:
@@ -164,10 +164,10 @@ class _Check:
     checker: ArchiveChecker
     judge: Judge | None
 
-    def files(self, paths: Sequence[Path]) -> list[DraftVerdict]:
+    def files(self, paths: Sequence[Path]) -> list[PathVerdict]:
         return [self._file(path) for path in paths]
 
-    def _file(self, path: Path) -> DraftVerdict:
+    def _file(self, path: Path) -> PathVerdict:
         if path.suffix == ".xml":
             return self._document(path)
         if _is_archive(path.name):
@@ -176,11 +176,11 @@ class _Check:
         if converter is not None:
             return self._converted(path, converter)
         if (advice := _NO_TABLES.get(path.suffix.lower())) is not None:
-            return DraftVerdict(str(path), [Problem.of(BadFileNameError(advice, name=path.name))])
+            return PathVerdict(str(path), [Problem.of(BadFileNameError(advice, name=path.name))])
         return self._archive(path) if _begins_as_zip(path) else self._document(path)
 
-    def _archive(self, path: Path) -> DraftVerdict:
-        draft = DraftVerdict(str(path))
+    def _archive(self, path: Path) -> PathVerdict:
+        draft = PathVerdict(str(path))
         try:
             created = self.settings.naming.parse_zip_name(path.name, self.centres).created
         except BadFileNameError as error:
@@ -200,25 +200,25 @@ class _Check:
                 self._opened(path, found, draft)
         return draft
 
-    def _opened(self, path: Path, found: CheckedArchive, draft: DraftVerdict) -> None:
+    def _opened(self, path: Path, found: CheckedArchive, draft: PathVerdict) -> None:
         archive = found.archive
         is_taken = not draft.errors
         for document, problems in found.documents:
-            of_document = DraftVerdict(f"{path}/{document.place}", list(problems))
+            of_document = PathVerdict(f"{path}/{document.place}", list(problems))
             judged = DocumentToJudge(document.path, _action_of(path), document.name, path, is_taken)
             self._judge(judged, of_document)
             draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
-            draft.documents.append(DraftVerdict(f"{path}/{file_name}", [problem]))
+            draft.documents.append(PathVerdict(f"{path}/{file_name}", [problem]))
         draft.warnings += (ignored_problem(member, reason) for member, reason in archive.ignored)
 
-    def _converted(self, path: Path, converter: Converter) -> DraftVerdict:
+    def _converted(self, path: Path, converter: Converter) -> PathVerdict:
         """The verdict on a file outside of an archive; of several documents each is named after its kind."""
-        draft = DraftVerdict(str(path))
+        draft = PathVerdict(str(path))
         kinds = kinds_of(converter, path.name)
         with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
             for kind in kinds:
-                of_document = draft if len(kinds) == 1 else DraftVerdict(f"{path}/{kind}")
+                of_document = draft if len(kinds) == 1 else PathVerdict(f"{path}/{kind}")
                 target = Path(directory) / kind
                 file = SubmittedFile(path.name, path, None)
                 limit = self.settings.max_archive_bytes, self.settings.max_document_errors
@@ -230,8 +230,8 @@ class _Check:
                     draft.documents.append(of_document)
         return draft
 
-    def _document(self, path: Path) -> DraftVerdict:
-        draft = DraftVerdict(str(path))
+    def _document(self, path: Path) -> PathVerdict:
+        draft = PathVerdict(str(path))
         name = None
         try:
             name = self.settings.naming.parse_document_name(path.name, self.centres)
@@ -241,7 +241,7 @@ class _Check:
         self._judge(DocumentToJudge(path, _action_of(path), name), draft)
         return draft
 
-    def _judge(self, document: DocumentToJudge, draft: DraftVerdict) -> None:
+    def _judge(self, document: DocumentToJudge, draft: PathVerdict) -> None:
         if self.judge is not None:
             self.judge.judge(document, draft)
 

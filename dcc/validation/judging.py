@@ -56,7 +56,7 @@ from dcc.runtime.clock import utc_today
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.tracker.states import VALID
-from dcc.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict
+from dcc.validation.verdicts import DocumentToJudge, DraftFile, PathVerdict
 from dcc.vocabulary import DocumentState
 
 _ROWS_HELD: Final = 1_000
@@ -125,7 +125,7 @@ class Judge:
         self._documents: list[_Prepared] = []
         self._archives: dict[Path, int] = {}
 
-    def judge(self, document: DocumentToJudge, draft: DraftVerdict) -> None:
+    def judge(self, document: DocumentToJudge, draft: PathVerdict) -> None:
         """Add the rules' findings on a document, if it is valid, without those that depend on other documents."""
         actual = None if draft.errors else self._schemas.kind_of_file(document.path)
         if actual is not None:
@@ -133,7 +133,7 @@ class Judge:
             with self._turn:
                 self._prepare(document, actual, draft)
 
-    def _prepare(self, document: DocumentToJudge, kind: DocumentKind, draft: DraftVerdict) -> None:
+    def _prepare(self, document: DocumentToJudge, kind: DocumentKind, draft: PathVerdict) -> None:
         # Without a name that has the centre, none can be compared with it.
         without = ABOUT_SPECIMENS if document.name is not None else ABOUT_SPECIMENS | {"X5"}
         prepared = _Prepared(draft.path, document, self._due(document, kind, draft), read_origin(document.path))
@@ -157,7 +157,7 @@ class Judge:
             shutil.copyfile(document.path, prepared.copy)
         self._documents.append(prepared)
 
-    def _due(self, document: DocumentToJudge, kind: DocumentKind, draft: DraftVerdict) -> DueDocument:
+    def _due(self, document: DocumentToJudge, kind: DocumentKind, draft: PathVerdict) -> DueDocument:
         """A document, by its number, as if uploaded; one without a proper name comes last of its kind."""
         number, (path, action, name, archive, _) = len(self._documents), document
         za_id = self._archives.setdefault(archive or Path(draft.path), len(self._archives))

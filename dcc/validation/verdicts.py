@@ -1,4 +1,4 @@
-"""Verdicts on submissions, and their drafts until all files are checked."""
+"""Verdicts on submissions, and where they are kept until all files are checked."""
 
 from __future__ import annotations
 
@@ -15,35 +15,28 @@ from dcc.messages import mark, message
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem
 
-
-@dataclass(frozen=True, slots=True)
-class PathVerdict:
-    """The platform's verdict on one archive or document.
-
-    `path` of a document in an archive is `<archive>/<document>`. An archive is valid if all its documents are.
-    `warnings` refuse nothing. `missing` names things that no checked document has, and that may have been submitted
-    before: a session reports them if they were not.
-    """
-
-    path: str
-    valid: bool
-    errors: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-    missing: tuple[Problem, ...] = ()
-
-
 _TOGETHER: Final = 200
 
 
 @dataclass
-class DraftVerdict:
-    """A verdict to which other documents may add; of an archive, with those of its documents."""
+class PathVerdict:
+    """The platform's verdict on one archive or document, to which others may add until all files are checked.
+
+    `path` of a document in an archive is `<archive>/<document>`. `warnings` refuse nothing. `missing` names things that
+    no checked document has, and that may have been submitted before: a session reports them if they were not.
+    `documents` are the verdicts on those of an archive, which is valid if all of them are.
+    """
 
     path: str
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
-    documents: list[DraftVerdict] = field(default_factory=list)
+    documents: list[PathVerdict] = field(default_factory=list)
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing refuses it."""
+        return not self.errors
 
     def add(self, problems: Iterable[Problem], most: int) -> None:
         """Add findings in the order of lines: of those that fail a document, and of the others, `most` in all."""
@@ -62,17 +55,15 @@ class DraftVerdict:
         self.add((problem for problem in later.problems if problem.kind not in awaiting), most)
         self.missing += (problem for problem in later.problems if problem.kind in awaiting)
 
-    def verdicts(self) -> Iterator[PathVerdict]:
-        """The verdict, and those of its documents."""
-        below = [verdict for document in self.documents for verdict in document.verdicts()]
-        wrong = sum(not verdict.valid for verdict in below)
+    def with_documents(self) -> Iterator[PathVerdict]:
+        """The verdict, with the error that documents of it fail, if any, and those on its documents."""
+        wrong = sum(not document.valid for document in self.documents)
         if wrong:
             refused = mark("Documents in it that would fail: {number} of {documents}.")
-            text = message(refused, number=wrong, documents=len(below))
+            text = message(refused, number=wrong, documents=len(self.documents))
             self.errors.append(Problem(DocumentError.short_name(), text))
-        parts = (self.errors, self.warnings, self.missing)
-        yield PathVerdict(self.path, not self.errors, *map(tuple, parts))
-        yield from below
+        yield self
+        yield from self.documents
 
 
 class LaterFindings(NamedTuple):
@@ -103,7 +94,7 @@ class DraftFile:
         self._drafts: list[int] = []
         self._later: dict[str, list[int]] = {}
 
-    def keep(self, draft: DraftVerdict) -> None:
+    def keep(self, draft: PathVerdict) -> None:
         """Store the next draft."""
         self._drafts.append(self._file.tell())
         pickle.dump(draft, self._file)
@@ -117,11 +108,11 @@ class DraftFile:
             pickle.dump(some, self._file)
         pickle.dump([], self._file)
 
-    def drafts(self) -> Iterator[tuple[DraftVerdict, dict[str, LaterFindings]]]:
+    def drafts(self) -> Iterator[tuple[PathVerdict, dict[str, LaterFindings]]]:
         """The drafts, each with the additions for it or its documents, by path."""
         for place in self._drafts:
             self._file.seek(place)
-            draft: DraftVerdict = self._next()
+            draft: PathVerdict = self._next()
             paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
             yield draft, {path: self._additions(path) for path in paths}
 

@@ -98,7 +98,7 @@ def _of_check(causes: Sequence[Cause], verdict: CheckVerdict) -> Sequence[Cause]
 
 
 def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> Mapping[str, Sequence[Cause]]:
-    from dcc.reports.causes.collecting import causes_of
+    from dcc.reports.causes.collecting import find_causes
 
     with qc_if_made(settings) as qc:
-        return {key.partition: causes_of(tracker, qc, key, settings, limit=_CAUSES_READ) for key in keys}
+        return {key.partition: find_causes(tracker, qc, key, settings, limit=_CAUSES_READ).causes for key in keys}

@@ -35,10 +35,11 @@ from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
 from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
 from dcc.reports.causes.cause import causes_as_json
-from dcc.reports.causes.collecting import Subject, causes_of, find_causes, scope_of
+from dcc.reports.causes.collecting import Subject, find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
-from dcc.reports.plots import draw_expected, use_font_cache
+from dcc.reports.plots.bars import draw_expected
+from dcc.reports.plots.picture import use_font_cache
 from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
 from dcc.reports.submissions.collecting import collect_report, draw_pictures
 from dcc.reports.submissions.labels import SESSION_LABELS
@@ -402,10 +403,10 @@ def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalo
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     tracker, qc = databases.tracker, databases.qc
-    causes = causes_of(tracker, qc, subject, databases.settings, limit=None)
+    causes = find_causes(tracker, qc, subject, databases.settings, limit=None)
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
-        write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), causes, catalogue)
+        write_findings_spreadsheet(path, tracker, qc, causes, catalogue)
         return PageResponse(200, _XLSX, path.read_bytes(), _SHEET_NAME)
 
 

@@ -577,20 +577,7 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
         assert (second.ids[:2] == first.ids) is repeats
 
 
-def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(mailing: Mailing) -> None:
-    settings = mailing.settings
-    message = Notification("0" * 32, NewsKind.TEST, "s", "t")
-    mailing.server.refuse = CENTRE
-    with pytest.raises(NotificationNotSentError) as refused:
-        MailChannel(settings).send(message, CENTRE, seconds=10)
-    assert refused.value.may_have_arrived is False
-    mailing.server.hang_up = True
-    with pytest.raises(NotificationNotSentError) as unanswered:
-        MailChannel(settings).send(message, WRANGLER, seconds=10)
-    assert unanswered.value.may_have_arrived is True
-
-
-def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(mailing: Mailing) -> None:
+def test_an_owner_is_told_once_in_its_language_of_an_archive_on_the_server_of_another(mailing: Mailing) -> None:
     in_writing(mailing.tracker, centres.change_centre, "J", email="data@j.example", language="de")
     mailing.folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
     mailing.run_session()
@@ -599,30 +586,6 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(mailing: Mai
     assert "add/J.2013-10-31.1.impc.zip ist nach Ihrem Zentrum benannt" in text_of(letter)
     mailing.run_session()
     assert mailing.letters("data@j.example") == []
-    za_id, counts = value_in(mailing.tracker, select(ZipAction.id)), {"specimen": 24, "experiment": 1}
-    document = "J.2013-10-31.1.specimen.impc.xml"
-    new = [
-        NewNotice("H", za_id, outcome, number, f"{outcome}.{document}", counts, "someone")
-        for number, outcome in enumerate(
-            (NoticeOutcome.DONE, NoticeOutcome.CONFIRMED, NoticeOutcome.HELD, NoticeOutcome.REFUSED)
-        )
-    ]
-    in_writing(mailing.tracker, add_notices, new)
-    planned, _ = plan(mailing.tracker, mailing.settings, centre="H")
-    assert [one.recipient for one in planned] == [CENTRE]
-    notify_due(mailing.tracker, mailing.settings)
-    (letter,) = mailing.letters(CENTRE)
-    said = text_of(letter)
-    for sentence in (
-        "Centre J added data of your centre, which has delegated to it: 24 animals and 1 experiment by "
-        f"done.{document} in add/J.2013-10-31.1.impc.zip.",
-        "Centre J added data of your centre, and the Data Coordination Centre confirmed that: 24 animals",
-        "Centre J wants to add data of your centre: 24 animals",
-        "Centre J tried to add data of your centre: 24 animals",
-    ):
-        assert sentence in said
-    notify_due(mailing.tracker, mailing.settings)
-    assert mailing.letters(CENTRE) == []
 
 
 def test_a_decline_that_was_taken_back_is_not_told(mailing: Mailing) -> None:
@@ -655,7 +618,8 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing)
 
     def note(action: Action, outcome: NoticeOutcome, *documents: tuple[object, ...]) -> None:
         za_id = value_in(mailing.tracker, select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action]))
-        new = [NewNotice("J", za_id, outcome, *document) for document in documents]
+        counts = {"specimen": 24, "experiment": 1}
+        new = [NewNotice("J", za_id, outcome, *document, counts=counts) for document in documents]
         in_writing(mailing.tracker, add_notices, new)
 
     def letter_of() -> str:
@@ -663,11 +627,17 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing)
         (letter,) = mailing.letters("data@j.example")
         return text_of(letter)
 
-    first, second = (1, "a.xml"), (2, "b.xml")
+    first, second, third = (1, "a.xml"), (2, "b.xml"), (3, "c.xml")
     for action, (wants, did) in cases.items():
         note(action, NoticeOutcome.HELD, first)
+        (planned,), _ = plan(mailing.tracker, mailing.settings, centre="J")
+        assert planned.recipient == "data@j.example"
         asked = letter_of()
         assert (wants in asked, did in asked) == (True, False)
+        what = f"24 animals and 1 experiment by a.xml in {action}/H.2013-10-31.1.impc.zip."
+        assert f"Centre H {wants} data of your centre: {what}" in asked
+        note(action, NoticeOutcome.REFUSED, third)
+        assert "Centre H tried to" in letter_of()
         note(action, NoticeOutcome.HELD, second)
         note(action, NoticeOutcome.CONFIRMED if action is Action.ADD else NoticeOutcome.DONE, first, second)
         done = letter_of()

@@ -11,7 +11,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.phases import Phase, Status
 from dcc.qc import models
-from dcc.reports.causes.collecting import causes_of
+from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
@@ -69,7 +69,7 @@ def current(data: DataInstallation) -> list[str]:
 def remedies(data: DataInstallation, *, for_centre: bool = False) -> str:
     """What is to be done about all that is wrong, as wranglers or as centres are told."""
     catalogue = load_catalogue("en", data.settings)
-    causes = in_both(data, causes_of, None, data.settings)
+    causes = in_both(data, find_causes, None, data.settings).causes
     said = [cause.remedy_for_centre(catalogue) if for_centre else cause.remedy(catalogue) for cause in causes]
     return " ".join(said)
 

@@ -12,7 +12,7 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.bars import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.plots.distributions import groups_of
-from dcc.reports.plots.selection import picture_of_parameter, pictures_of
+from dcc.reports.plots.selection import picture_of_parameter
 from dcc.reports.plots.series import in_panels
 from dcc.reports.plots.values import (
     Parameter,
@@ -148,8 +148,8 @@ def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings:
             draw_weeks(connection, catalogue, centre="H")
         with pytest.raises(NotFoundError, match=r"Nothing of add/H\."):
             require_documents(connection, NEW)
-        assert pictures_of(connection, NEW, catalogue) == []
-        assert pictures_of(connection, "H", catalogue) == []
+        assert draw_pictures(connection, NEW, settings, catalogue, 3) == ()
+        assert draw_pictures(connection, "H", settings, catalogue, 3) == ()
 
 
 def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
@@ -214,12 +214,13 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     submit(qc_database, Action.ADD, *other)
     news = [weighed("new", "1000"), weighed("new", "40", parameter_id="IMPC_XYZ_001_001"), series("new", (6, 16, 6))]
     submit_new(qc_database, *news, named=["new"])
-    pictures = in_reading(qc_database, pictures_of, NEW, catalogue)
-    few = in_reading(qc_database, pictures_of, NEW, catalogue, limit=1)
-    of_centre = in_reading(qc_database, pictures_of, "H", catalogue, limit=3)
+    pictures = in_reading(qc_database, draw_pictures, NEW, settings, catalogue, 12)
+    few = in_reading(qc_database, draw_pictures, NEW, settings, catalogue, 1)
+    of_centre = in_reading(qc_database, draw_pictures, "H", settings, catalogue, 3)
     build_contexts(qc_database)
-    by_contexts = in_reading(qc_database, pictures_of, "H", catalogue, limit=3)
-    assert in_reading(qc_database, pictures_of, ZipKey(Action.ADD, "none.zip"), catalogue) == []
+    by_contexts = in_reading(qc_database, draw_pictures, "H", settings, catalogue, 3)
+    none = ZipKey(Action.ADD, "none.zip")
+    assert in_reading(qc_database, draw_pictures, none, settings, catalogue, 12) == ()
     assert [(picture.name, picture.outliers) for picture in pictures] == [
         (f"distribution-H-{WEIGHT}", 1),
         ("distribution-H-IMPC_XYZ_001_001", 0),

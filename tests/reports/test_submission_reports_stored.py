@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -200,11 +201,13 @@ def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can
     installation.run_session()
     _have_documents(installation.tracker, 10_000, errors=3)
     catalogue = load_catalogue("en", installation.settings)
-    report = in_reading(installation.tracker, collect_submission, None, key, installation.settings, catalogue=catalogue)
+    report = in_reading(installation.tracker, collect_submission, None, key, installation.settings)
     page = render_html(report, catalogue)
     assert len(page.encode()) < LARGEST_PAGE
     assert (report.documents_total, report.documents_failed, report.found) == (10_001, 10_000, 30_000)
     assert "9,801 more documents are not listed." in Page(page).section("documents")
+    assert (report.accepted, report.qc_missing) == (None, "not asked")
+    assert "does not say what was accepted" in Page(page).section("accepted")
     assert "in 30,000 places" in Page(page).section("correct")
     assert len(stored_reports.json_text(report, catalogue).encode()) < LARGEST_PAGE
 
@@ -243,10 +246,8 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     cause = Cause(key="k", code="S4", centre="H", severity=Severity.ERROR, example=example, **counts)
     reason = Problem("x", long, recorded=datetime(2026, 1, 1))
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))
-    report = SubmissionReport(
-        **{name: getattr(base, name) for name in base.__dataclass_fields__}
-        | {"causes": (cause,) * MAX_CAUSES, "reasons": (reason,) * 20, "hosts": hosts, "pictures": (_large(),) * 3}
-    )
+    texts = {"causes": (cause,) * MAX_CAUSES, "reasons": (reason,) * 20, "hosts": hosts}
+    report = replace(base, pictures=(_large(),) * 3, **texts)
     page = render_html(report, desk.catalogue())
     assert len(page.encode()) < LARGEST_PAGE
     assert "2 more pictures are left out" in Page(page).section("pictures")

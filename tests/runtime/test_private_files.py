@@ -21,6 +21,7 @@ from dcc.notify.session_report import Report, write_to_directory
 from dcc.operations.metrics.collector import replace_file
 from dcc.outcomes import ZipKey
 from dcc.reports.causes import spreadsheet
+from dcc.reports.causes.collecting import FoundCauses
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
@@ -46,8 +47,8 @@ STRANGER = 65_534
 
 def _write_spreadsheet(path: Path) -> None:
     with create_engine("sqlite://").connect() as nothing:
-        scope, catalogue = Scope(zips=[]), load_catalogue("en", Settings(home=path.parent))
-        write_findings_spreadsheet(path, nothing, None, scope, [], catalogue)
+        found, catalogue = FoundCauses([], 0, 0, Scope(zips=[])), load_catalogue("en", Settings(home=path.parent))
+        write_findings_spreadsheet(path, nothing, None, found, catalogue)
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {

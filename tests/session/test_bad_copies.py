@@ -12,7 +12,7 @@ from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError
 from dcc.outcomes import EndReason
-from dcc.reports.causes.collecting import causes_of
+from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
@@ -291,7 +291,7 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
     assert "UTF-8" in outcomes[keys[0]].reasons[-1].message
     for key in keys:
         reason = outcomes[key].reasons[-1]
-        (cause,) = in_reading(installation.tracker, causes_of, None, outcomes[key].key, installation.settings)
+        (cause,) = in_reading(installation.tracker, find_causes, None, outcomes[key].key, installation.settings).causes
         advice = (
             reason.message,
             cause.remedy(load_catalogue("en", installation.settings)),
@@ -363,7 +363,7 @@ def test_a_checksum_file_without_a_checksum_is_the_centre_s_to_correct_and_read_
         assert installation.attempts(KEY) == [(folder.source_id, "zip_md5 failed")] * session
         assert not result.zips[KEY].kept
     assert f"{NAME}.md5 holds no MD5 checksum" in result.zips[KEY].reasons[-1].message
-    (cause,) = in_reading(installation.tracker, causes_of, None, None, installation.settings)
+    (cause,) = in_reading(installation.tracker, find_causes, None, None, installation.settings).causes
     assert (cause.code, cause.acts, cause.zips) == ("bad-checksum-file", Actor.CENTRE, 1)
     assert fetches.folders == []
     publish(folder, GOOD)
@@ -379,7 +379,7 @@ def test_an_archive_that_may_not_be_read_is_tried_once_a_session_and_the_centre_
         forbidden.setattr(LocalConnection, "_regular", raising(PermissionError(13, "Permission denied")))
         installation.run_session()
     assert installation.attempts(KEY) == [(folder.source_id, "download failed")]
-    (cause,) = in_reading(installation.tracker, causes_of, None, None, installation.settings)
+    (cause,) = in_reading(installation.tracker, find_causes, None, None, installation.settings).causes
     assert (cause.code, cause.acts) == ("file-not-readable", Actor.CENTRE)
     assert installation.run_session().zips[KEY].succeeded
 

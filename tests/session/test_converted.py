@@ -7,8 +7,7 @@ from dcc.cli.demo.examples import table_of
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.qc import models
-from dcc.reports.causes.collecting import causes_of
-from dcc.reports.causes.scopes import Scope
+from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
@@ -55,7 +54,7 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
     assert value.endswith("See weights/experiments.csv, row 2, column IMPC_BWT_001_001.")
     rows = sorted(one.rpartition(" See ")[2] for one in before if one is not value)
     assert rows == [f"weights/experiments.csv, row {row}, column specimenID." for row in (2, 3, 4)]
-    told = [str(cause.example.message) for cause in in_both(data, causes_of, None, data.settings)]
+    told = [str(cause.example.message) for cause in in_both(data, find_causes, None, data.settings).causes]
     assert sum("See weights/experiments.csv, row 2" in one for one in told) == 2
     assert any("See specimens.csv, row 1, column" in one for one in told)
     shutil.rmtree(Staging(data.settings.staging_directory).contents(key_of(ZIP)))
@@ -71,9 +70,8 @@ def test_a_row_of_too_many_cells_is_told_in_every_report(data: DataInstallation,
     catalogue = load_catalogue("de", data.settings)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         report = collect_submission(tracker, qc, key_of(ZIP), data.settings)
-        write_findings_spreadsheet(
-            tmp_path / "H.xlsx", tracker, qc, Scope(zips=[key_of(ZIP)]), report.causes, catalogue
-        )
+        found = find_causes(tracker, qc, key_of(ZIP), data.settings)
+        write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, found, catalogue)
     page = render_html(report, catalogue, data.settings)
     assert "Siehe specimens.csv, Zeile 2." in page
     (cause,) = as_json(report, catalogue)["causes"]

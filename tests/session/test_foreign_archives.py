@@ -7,7 +7,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause
-from dcc.reports.causes.collecting import causes_of
+from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.skipped_archives import SkipReason
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
@@ -74,11 +74,11 @@ def texts(data: DataInstallation) -> list[str]:
 def all_causes(data: DataInstallation) -> list[list[Cause]]:
     with data.tracker.connect() as tracker:
         return [
-            causes_of(tracker, None, KEY, data.settings),
-            causes_of(tracker, None, "J", data.settings),
-            causes_of(tracker, None, "H", data.settings),
-            causes_of(tracker, None, None, data.settings),
-            causes_of(tracker, None, of_session(tracker), data.settings),
+            find_causes(tracker, None, KEY, data.settings).causes,
+            find_causes(tracker, None, "J", data.settings).causes,
+            find_causes(tracker, None, "H", data.settings).causes,
+            find_causes(tracker, None, None, data.settings).causes,
+            find_causes(tracker, None, of_session(tracker), data.settings).causes,
         ]
 
 

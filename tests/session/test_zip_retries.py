@@ -15,7 +15,7 @@ from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.reports.causes.collecting import causes_of
+from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
@@ -168,7 +168,7 @@ def told(installation: Installation) -> dict[str, Any]:
     """What the tracker tells of the archive: its state, documents with their errors, reasons and causes."""
     key = ZipKey(Action.ADD, NAME)
     story = in_reading(installation.tracker, zip_story, key)
-    causes = in_reading(installation.tracker, causes_of, None, key, installation.settings)
+    causes = in_reading(installation.tracker, find_causes, None, key, installation.settings).causes
     (shown,) = in_reading(installation.tracker, recorded_zips, in_reading(installation.tracker, zip_action_ids, [key]))
     english = load_catalogue("en", installation.settings)
     return {

@@ -1,6 +1,5 @@
 """A real mail server for tests: it takes e-mails, refuses some, and can ask for a login over TLS."""
 
-import asyncio
 import email
 import email.policy
 import ssl
@@ -29,7 +28,6 @@ class MailServerForTests:
     encrypted: list[bool] = field(default_factory=list)
     greeted: list[str] = field(default_factory=list)
     refuse: str = ""
-    hang_up: bool = False
 
     async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -46,9 +44,6 @@ class MailServerForTests:
         self.greeted.append(str(session.host_name))
         self.received.append((envelope, message))
         assert server.transport is not None
-        if self.hang_up:
-            assert isinstance(server.transport, asyncio.Transport)
-            server.transport.abort()
         self.encrypted.append(server.transport.get_extra_info("ssl_object") is not None)
         return "250 OK"
 

@@ -110,16 +110,12 @@ class Desk:
     def catalogue(self, language: str = "en") -> Catalogue:
         return load_catalogue(language, self.data.settings)
 
-    def report(self, key: str, *, pictures: int = 0, with_qc: bool = True) -> SubmissionReport:
-        """What is collected of a zip action."""
-        qc = self.qc if with_qc else None
-        settings = self.data.settings
-        return collect_submission(
-            self.tracker, qc, key_of(key), settings, catalogue=self.catalogue(), max_pictures=pictures
-        )
+    def report(self, key: str) -> SubmissionReport:
+        """What is collected of a zip action, without pictures."""
+        return collect_submission(self.tracker, self.qc, key_of(key), self.data.settings)
 
-    def page(self, key: str, **options: Any) -> Page:
-        return self.page_of(self.report(key, **options))
+    def page(self, key: str) -> Page:
+        return self.page_of(self.report(key))
 
     def page_of(self, report: Report) -> Page:
         return Page(render_html(report, self.catalogue(), self.data.settings))

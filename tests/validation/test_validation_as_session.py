@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from sqlalchemy import select
 
 from dcc.declarations import rule_of
@@ -190,7 +189,7 @@ def test_an_animal_with_experiments_is_deleted_by_neither(data: DataInstallation
     assert sorted(code for counts in found.values() for code, *_ in counts.elements()) == ["Q4", "Q4", "S13.there"]
 
 
-@pytest.mark.both_databases
+@only_sqlite
 def test_a_repeated_experiment_is_found_at_both_until_one_is_deleted(data: DataInstallation) -> None:
     ((name, runs),) = data_installations.experiments(animals=1).items()
     other = "H.2013-11-01.1.experiment.impc.xml"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dcc.qc.judging.finding_reports import FindingFilter, FindingRecord
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.collecting import Subject
+    from dcc.reports.causes.collecting import FoundCauses, Subject
     from dcc.reports.languages import Catalogue
     from dcc.settings import Settings
 
@@ -102,7 +102,8 @@ def causes(
     key = parse_zip_key(zip_action) if zip_action else None
     with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
         subject = key or centre if session_id is None else session_id
-        found = _collect(tracker, qc, settings, subject)
+        collected = _collect(tracker, qc, settings, subject)
+        found = collected.causes
         addresses = contacts(tracker)
         note_facts(
             found=bool(found),
@@ -110,7 +111,7 @@ def causes(
             unwritten=bool(found) and spreadsheet is None,
         )
         if spreadsheet is not None:
-            _write_spreadsheet(spreadsheet, tracker, qc, subject, found, catalogue)
+            _write_spreadsheet(spreadsheet, tracker, qc, collected, catalogue)
             return
     if wants_json():
         echo_json(causes_as_json(found[:limit], catalogue, addresses))
@@ -118,10 +119,10 @@ def causes(
         _print_causes(found, limit or _MAX_CAUSES, catalogue, addresses)
 
 
-def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: Subject | None) -> list[Cause]:
+def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: Subject | None) -> FoundCauses:
     """All causes of a subject, or of all. Raises NotFoundError."""
     from dcc.outcomes import ZipKey
-    from dcc.reports.causes.collecting import causes_of
+    from dcc.reports.causes.collecting import find_causes
     from dcc.tracker.queries.zip_filters import require_centre
     from dcc.tracker.submission_rows import require_zip_action
 
@@ -129,22 +130,16 @@ def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: S
         require_zip_action(tracker, subject)
     elif isinstance(subject, str):
         require_centre(tracker, subject)
-    return causes_of(tracker, qc, subject, settings, limit=None)
+    return find_causes(tracker, qc, subject, settings, limit=None)
 
 
 def _write_spreadsheet(
-    path: Path,
-    tracker: Connection,
-    qc: Connection,
-    subject: Subject | None,
-    found: Sequence[Cause],
-    catalogue: Catalogue,
+    path: Path, tracker: Connection, qc: Connection, found: FoundCauses, catalogue: Catalogue
 ) -> None:
     """Write the spreadsheet of a subject and print its content in numbers. Raises ExportError."""
-    from dcc.reports.causes.collecting import scope_of
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
-    written = write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), found, catalogue)
+    written = write_findings_spreadsheet(path, tracker, qc, found, catalogue)
     click.echo(f"Wrote {count_of(written.causes, 'cause')} and {count_of(written.findings, 'finding')} to {path}.")
     if written.is_cut:
         click.echo("More findings than a sheet can hold: the rest is left out. Ask for a submission or a centre.")
@@ -248,8 +243,7 @@ def findings(
             )
         with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
             causes_of_it = _collect(tracker, qc, settings, key or centre)
-            catalogue = load_catalogue(None, settings)
-            _write_spreadsheet(spreadsheet, tracker, qc, key or centre, causes_of_it, catalogue)
+            _write_spreadsheet(spreadsheet, tracker, qc, causes_of_it, load_catalogue(None, settings))
         return
     require_centres(settings, centre)
     criteria = FindingFilter(

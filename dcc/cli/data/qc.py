@@ -328,7 +328,9 @@ def plot(centre: str, parameter: str | None, zip_name: str | None, output: Path,
     """
     from dcc.analysis.parameters import require_known_value
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots import draw_weeks, picture_of_parameter, use_font_cache
+    from dcc.reports.plots.bars import draw_weeks
+    from dcc.reports.plots.picture import use_font_cache
+    from dcc.reports.plots.selection import picture_of_parameter
     from dcc.reports.plots.values import require_documents
 
     settings = settings_from_environment()
@@ -404,7 +406,8 @@ def expected(
     """
     from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, lacking_procedures, require_pipeline
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots import draw_expected, use_font_cache
+    from dcc.reports.plots.bars import draw_expected
+    from dcc.reports.plots.picture import use_font_cache
 
     settings = settings_from_environment()
     criteria = DeliveryCriteria(day or utc_today(), centre, pipeline)

@@ -80,7 +80,6 @@ def report(
     Lists are bounded; the number of all is beside each: hosts_total, attempts_total, zips_total,
     sources_total.
     """
-    from dcc.reports.causes.collecting import causes_of, scope_of
     from dcc.reports.languages import load_catalogue
     from dcc.reports.submissions.collecting import collect_report, language_of
     from dcc.reports.submissions.page import render_html
@@ -108,10 +107,11 @@ def report(
                 write_page(_place(html), page)
                 click.echo(f"Wrote {html}.", err=True)
         if spreadsheet is not None:
+            from dcc.reports.causes.collecting import find_causes
             from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
-            causes, scope = causes_of(tracker, qc, subject, settings, limit=None), scope_of(tracker, subject)
-            written = write_findings_spreadsheet(_place(spreadsheet), tracker, qc, scope, causes, catalogue)
+            causes = find_causes(tracker, qc, subject, settings, limit=None)
+            written = write_findings_spreadsheet(_place(spreadsheet), tracker, qc, causes, catalogue)
             click.echo(f"Wrote {spreadsheet}: {count_of(written.findings, 'finding')}.", err=True)
         if wants_json():
             click.echo(json_text(found, catalogue), nl=False)

@@ -3,50 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dcc.errors import ConfigurationError
-from dcc.notify.channels.added_channel import AddedChannel
+from dcc.errors import ConfigurationError, NotificationNotSentError
 from dcc.notify.channels.base import Channel
-from dcc.notify.messages import Audience
-from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
-from dcc.runtime.installed_packages import added_entries, added_names, error_of, load_entry
+from dcc.notify.messages import Audience, Notification
+from dcc.runtime.installed_packages import CHANNELS, added_entries, added_names, error_of, load_entry
 from dcc.settings import Settings
+
+_LONGEST_NAME: Final = 16
 
 log = logging.getLogger(__name__)
 
 
 def notifies(settings: Settings) -> bool:
     """Whether the settings ask for notifications, or an installed package has a channel."""
-    return settings.notifies or bool(added_names(ADDED_CHANNELS))
+    return settings.notifies or bool(added_names(CHANNELS))
 
 
-def _webhook(settings: Settings) -> Channel | None:
-    from dcc.notify.channels.webhook import WebhookChannel
-
-    return WebhookChannel(settings) if settings.notify_webhook else None
+_OWN_NAMES: Final = frozenset({"log", "webhook", "mail"})
 
 
-def _mail(settings: Settings) -> Channel | None:
-    from dcc.notify.channels.mail import MailChannel
+def own_channels(settings: Settings) -> Iterator[Channel]:
+    """The platform's channels that the settings ask for."""
+    if settings.notify_log:
+        from dcc.notify.channels.log import LogChannel
 
-    return MailChannel(settings) if settings.notify_centres or settings.notify_addresses else None
+        yield LogChannel()
+    if settings.notify_webhook:
+        from dcc.notify.channels.webhook import WebhookChannel
 
+        yield WebhookChannel(settings)
+    if settings.notify_centres or settings.notify_addresses:
+        from dcc.notify.channels.mail import MailChannel
 
-def _log(settings: Settings) -> Channel | None:
-    from dcc.notify.channels.log import LogChannel
-
-    return LogChannel() if settings.notify_log else None
-
-
-CHANNELS: Final[Mapping[str, Callable[[Settings], Channel | None]]] = {
-    "log": _log,
-    "webhook": _webhook,
-    "mail": _mail,
-}
-"""Makes each channel from the settings; None if these do not ask for it."""
+        yield MailChannel(settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +64,13 @@ def open_channels(settings: Settings) -> OpenedChannels:
 
     A package's channel that cannot be used is left out.
     """
-    channels = [channel for make in CHANNELS.values() if (channel := make(settings)) is not None]
+    channels = [*own_channels(settings)]
     problems: list[str] = []
     faulty: set[str] = set()
-    for package, entry in added_entries(ADDED_CHANNELS):
+    for package, entry in added_entries(CHANNELS):
         try:
-            channel = _open_added(package, load_entry(entry, ADDED_CHANNELS), settings, problems)
-            taken = {*CHANNELS, *(one.name for one in channels)}
+            channel = _open_added(package, load_entry(entry, CHANNELS), settings, problems)
+            taken = _OWN_NAMES.union(one.name for one in channels)
             if channel is not None and channel.name in taken:
                 raise ConfigurationError(
                     f"The channel {channel.name} of the package {package} has the name of another one. Rename it."
@@ -102,3 +95,40 @@ def _open_added(
         raise ConfigurationError(
             f"The channel of the package {package} cannot be used: {error_of(error)} Correct or remove that package."
         ) from error
+
+
+class AddedChannel:
+    """Passes everything on to the channel of a package: a fault of the package is a problem that names it."""
+
+    def __init__(self, package: str, channel: Channel, problems: list[str]) -> None:
+        self.name, self.repeats, self.attaches = channel.name, channel.repeats, channel.attaches
+        if not isinstance(self.name, str) or not 0 < len(self.name) <= _LONGEST_NAME:
+            raise ValueError(f"its name {self.name!r} is not a text of 1 to {_LONGEST_NAME} characters")
+        self._package, self._channel, self._problems = package, channel, problems
+
+    def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:
+        """The recipients for an audience; none if the package cannot tell."""
+        try:
+            return [*self._channel.recipients(audience, addresses)]
+        except Exception as error:
+            log.info("The channel %s met a fault", self.name, exc_info=error)
+            self._problems.append(
+                f"The channel {self.name} of the package {self._package} sends nothing: {error_of(error)} Correct or "
+                "remove that package."
+            )
+            return []
+
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
+        """Send a message. Raises NotificationNotSentError; whether it arrived is not known after a fault."""
+        try:
+            self._channel.send(message, recipient, seconds=seconds)
+        except NotificationNotSentError:
+            raise
+        except Exception as error:
+            log.info("The channel %s met a fault", self.name, exc_info=error)
+            fault = NotificationNotSentError(
+                f"The notification was not sent: the channel {self.name} of the package {self._package} met a fault: "
+                f"{error_of(error)} Correct or remove that package."
+            )
+            fault.may_have_arrived = True
+            raise fault from error

@@ -191,7 +191,7 @@ class Cause:
             counts = {**places, "documents": self.documents}
         if self.zips and not self.documents:
             counts["zips"] = self.zips
-        parts = [catalogue.say_plural(*_COUNTS[kind], number) for kind, number in counts.items()]
+        parts = [catalogue.say_plural(*COUNTS[kind], number) for kind, number in counts.items()]
         if self.waiting_experiments:
             texts = _WAITING_FOR_ONE if sum(self.entities.values()) == 1 else _WAITING
             parts.append(catalogue.say_plural(*texts, self.waiting_experiments))
@@ -264,7 +264,7 @@ _IN_NO_FAILED: Final = mark_plural(
     "{number} other animals are in no document that failed: see whether they were submitted, under the same ids.",
 )
 
-_COUNTS: Final[Mapping[str, tuple[str, str]]] = {
+COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "specimens": mark_plural("{number} animal", "{number} animals"),
     "experiments": mark_plural("{number} experiment", "{number} experiments"),
     "lines": mark_plural("{number} line", "{number} lines"),
@@ -274,6 +274,7 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "sources": mark_plural("{number} file source", "{number} file sources"),
     "findings": mark_plural("{number} place", "{number} places"),
 }
+"""How many of what, to be translated."""
 _WAITING: Final = mark_plural("{number} experiment that waits for them", "{number} experiments that wait for them")
 _WAITING_FOR_ONE: Final = mark_plural("{number} experiment that waits for it", "{number} experiments that wait for it")
 

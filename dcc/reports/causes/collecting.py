@@ -28,29 +28,15 @@ MOST: Final = 1_000
 
 
 class FoundCauses(NamedTuple):
-    """The first causes of a subject; `total` is the number of all, and `findings` that of the findings of all."""
+    """The first causes of a subject; `total` is the number of all, and `findings` that of the findings of all.
+
+    `scope` are the submissions that they are about.
+    """
 
     causes: list[Cause]
     total: int
     findings: int
-
-
-def causes_of(
-    tracker: Connection,
-    qc: Connection | None,
-    subject: Subject | None,
-    settings: Settings,
-    *,
-    limit: int | None = MOST,
-    only: Collection[ZipKey] | None = None,
-) -> list[Cause]:
-    """The causes of all faults of a subject, or of all, at present, by centres, the worst and largest first.
-
-    Of the submissions `only` those, if given. Without the QC database (None), as it is before the first upload, those
-    that the tracker knows. The settings tell where documents are that failed, which are read for animals that
-    experiments wait for. Raises NotFoundError for an unknown session.
-    """
-    return find_causes(tracker, qc, subject, settings, limit=limit, only=only).causes
+    scope: Scope
 
 
 def find_causes(
@@ -62,7 +48,12 @@ def find_causes(
     limit: int | None = MOST,
     only: Collection[ZipKey] | None = None,
 ) -> FoundCauses:
-    """The causes that `causes_of` returns, and how many there are in all."""
+    """The causes of all faults of a subject, or of all, at present, by centres, the worst and largest first.
+
+    Of the submissions `only` those, if given. Without the QC database (None), as it is before the first upload, those
+    that the tracker knows. The settings tell where documents are that failed, which are read for animals that
+    experiments wait for. Raises NotFoundError for an unknown session.
+    """
     about = require_session(tracker, subject) if isinstance(subject, int) else subject
     scope = _scope(tracker, about) if only is None else Scope(zips=list(only))
     of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
@@ -70,7 +61,7 @@ def find_causes(
     origins: list[Facts] = [*of_logs, *of_data, crawl_facts(tracker, about)]
     counted = count_causes(origins)
     causes = worst_first(counted)[:limit]
-    totals = len(counted), sum(cause.findings for cause in counted)
+    found = FoundCauses(causes, len(counted), sum(cause.findings for cause in counted), scope)
     for origin in origins:
         by_id = {counted[cause].id: cause for cause in causes if counted[cause].origin is origin}
         for number, example in origin.examples(list(by_id)).items():
@@ -78,14 +69,9 @@ def find_causes(
     for findings in of_data:
         findings.count_waiting(causes)
     if qc is None or not any(cause.kind == RULE for cause in causes):
-        return FoundCauses(causes, *totals)
+        return found
     note_failed_documents(tracker, qc, scope, causes, settings)
-    return FoundCauses(worst_first(causes), *totals)
-
-
-def scope_of(tracker: Connection, subject: Subject | None) -> Scope:
-    """The submissions that causes of a subject, or of all, are about. Raises NotFoundError for an unknown session."""
-    return _scope(tracker, require_session(tracker, subject) if isinstance(subject, int) else subject)
+    return found._replace(causes=worst_first(causes))
 
 
 def _scope(tracker: Connection, subject: ZipKey | SessionEntry | str | None) -> Scope:

@@ -20,9 +20,9 @@ from dcc.declarations import ACTOR_NAMES
 from dcc.errors import ExportError
 from dcc.messages import mark
 from dcc.reports.causes.cause import SEVERITY_NAMES, Cause, Fact
+from dcc.reports.causes.collecting import FoundCauses
 from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.log_facts import LogFacts
-from dcc.reports.causes.scopes import Scope
 from dcc.runtime.legible_text import legible
 from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
@@ -90,13 +90,12 @@ def write_findings_spreadsheet(
     path: Path,
     tracker: Connection,
     qc: Connection | None,
-    scope: Scope,
-    causes: Sequence[Cause],
+    found: FoundCauses,
     catalogue: Catalogue,
     *,
     max_rows: int = MAX_ROWS,
 ) -> WrittenSpreadsheet:
-    """Write a sheet of causes and one of all findings of a scope, in the catalogue's language; memory stays flat.
+    """Write a sheet of causes and one of all their findings, in the catalogue's language; memory stays flat.
 
     What is at `path` is replaced when all is written, by a file for this user alone. Raises ExportError when it cannot
     be, and for a name without .xlsx: other programs would take the file for what its name says.
@@ -105,7 +104,7 @@ def write_findings_spreadsheet(
         raise ExportError(f"A spreadsheet is written as an Excel file, and {path} does not end with .xlsx. Rename it.")
     try:
         with TemporaryDirectory() as folder, replacement_file(path, PRIVATE_FILE) as part:
-            return _write(part, folder, _facts(tracker, qc, scope, causes), causes, catalogue, max_rows)
+            return _write(part, folder, _facts(tracker, qc, found), found.causes, catalogue, max_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
             f"The spreadsheet {path} cannot be written: {getattr(error, 'strerror', None) or error}. Name a file in a "
@@ -113,20 +112,20 @@ def write_findings_spreadsheet(
         ) from error
 
 
-def _facts(tracker: Connection, qc: Connection | None, scope: Scope, causes: Iterable[Cause]) -> Iterator[Fact]:
+def _facts(tracker: Connection, qc: Connection | None, found: FoundCauses) -> Iterator[Fact]:
     """What is wrong with archives and documents: first what stopped them, then what rules found, with what that waits
     for.
     """
     for log in (ZipActionLog, ZipLog, XmlLog):
-        yield from LogFacts(tracker, scope, log).rows()
+        yield from LogFacts(tracker, found.scope, log).rows()
     if qc is not None:
         failed = {
             (cause.code, str(cause.centre), specimen): document
-            for cause in causes
+            for cause in found.causes
             for document in cause.failed_documents
             for specimen in document.specimens
         }
-        for fact in DataFacts(qc, scope).rows():
+        for fact in DataFacts(qc, found.scope).rows():
             document = failed.get((fact.code, str(fact.details.get("centre")), fact.value or ""))
             yield fact if document is None else replace(fact, failed_document=document)
 

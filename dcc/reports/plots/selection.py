@@ -25,8 +25,6 @@ from dcc.reports.plots.values import (
     parameter_named,
 )
 
-MAX_PICTURES: Final = 12
-"""Pictures of a submission or a centre, unless asked for more or fewer."""
 MAX_CONSIDERED: Final = 200
 """Parameters that are looked at: those with most values."""
 RANKING_VALUES: Final = 2_000
@@ -38,12 +36,7 @@ _Worth = tuple[int, float, int, str, str]
 
 
 def pictures_of(
-    qc: Connection,
-    subject: ZipKey | str,
-    catalogue: Catalogue,
-    *,
-    limit: int = MAX_PICTURES,
-    with_others: bool = True,
+    qc: Connection, subject: ZipKey | str, catalogue: Catalogue, *, limit: int, with_others: bool
 ) -> list[Picture]:
     """Pictures of the current, valid data that a submission brought, or of a centre's by its code; at most `limit`.
 
@@ -52,8 +45,6 @@ def pictures_of(
     those with most values. The last picture is that of experiments by week. Without data that are current and valid
     there are none. `with_others`: beside other centres' values.
     """
-    if limit < 1:
-        return []
     key, touched = None, []
     if isinstance(subject, ZipKey):
         key, touched = subject, _brought_by(qc, subject)

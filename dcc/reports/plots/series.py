@@ -83,6 +83,11 @@ class Panel:
     new: int
     outliers: int
 
+    @property
+    def band(self) -> list[tuple[float, Box]]:
+        """The increments at which quartiles of earlier values are drawn, with their boxes."""
+        return [(step.x, step.earlier) for step in self.steps if step.earlier and step.earlier.count >= LEAST_BAND]
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -282,12 +287,10 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
 
 
 def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
-    steps = [step for step in panel.steps if step.earlier is not None and step.earlier.count >= LEAST_BAND]
-    x = np.array([step.x for step in steps])
-    quartiles = np.array(
-        [(step.earlier.first, step.earlier.median, step.earlier.third) for step in steps if step.earlier]
-    )
-    if steps:
+    band = panel.band
+    if band:
+        x = np.array([increment for increment, _ in band])
+        quartiles = np.array([(box.first, box.median, box.third) for _, box in band])
         axes.fill_between(x, quartiles[:, 0], quartiles[:, 2], zorder=1, **_BAND)
         # Above the lines, which may be many.
         axes.plot(x, quartiles[:, 0], zorder=4.5, **_BAND_EDGE)
@@ -311,7 +314,7 @@ def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
 def _add_legend(figure: Figure, panels: Sequence[Panel], catalogue: Catalogue) -> None:
     lines = [line for panel in panels for line in panel.lines]
     entries: list[tuple[dict[str, Any], str]] = []
-    if any(step.earlier and step.earlier.count >= LEAST_BAND for panel in panels for step in panel.steps):
+    if any(panel.band for panel in panels):
         with_new = any(panel.new for panel in panels)
         band = catalogue.say("earlier: middle half") if with_new else catalogue.say("middle half")
         entries += [({**_BAND, "linewidth": 7, "solid_capstyle": "butt"}, band), (_MEDIAN, catalogue.say("median"))]

@@ -106,29 +106,26 @@ def collect_report(
     max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> Report:
-    """The facts of the report on a submission, a centre or a session; arguments are those of `collect_submission`."""
+    """The facts of the report on a submission, a centre or a session, with pictures of the first two.
+
+    `catalogue` is for the texts in pictures, the other arguments are those of `collect_submission`.
+    """
     if isinstance(subject, int):
         return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
-    options: Any = {"catalogue": catalogue, "max_pictures": max_pictures, "qc_missing": qc_missing}
-    if isinstance(subject, str):
-        return collect_centre(tracker, qc, subject, settings, **options)
-    return collect_submission(tracker, qc, subject, settings, **options)
+    report = (
+        collect_centre(tracker, qc, subject, settings, qc_missing=qc_missing)
+        if isinstance(subject, str)
+        else collect_submission(tracker, qc, subject, settings, qc_missing=qc_missing)
+    )
+    return replace(report, pictures=draw_pictures(qc, subject, settings, catalogue, max_pictures))
 
 
 def collect_submission(
-    tracker: Connection,
-    qc: Connection | None,
-    key: ZipKey,
-    settings: Settings,
-    *,
-    catalogue: Catalogue | None = None,
-    max_pictures: int = MAX_PICTURES,
-    qc_missing: str | None = None,
+    tracker: Connection, qc: Connection | None, key: ZipKey, settings: Settings, *, qc_missing: str | None = None
 ) -> SubmissionReport:
-    """The facts of the report of one submission.
+    """The facts of the report of one submission, without pictures.
 
-    `qc` is None where the QC database cannot be asked, and `qc_missing` says why. Pictures have their texts in the
-    language of `catalogue`, by default that of the settings; `max_pictures` 0: none. Raises NotFoundError.
+    `qc` is None where the QC database cannot be asked, and `qc_missing` says why. Raises NotFoundError.
     """
     story = zip_story(tracker, key, with_documents=False)
     line, states = line_of(tracker, key, qc)
@@ -160,7 +157,6 @@ def collect_submission(
         removals=story.removals[-MAX_NOTES:],
         accepted=None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
-        pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
         waits_for=_waits_for(story) if line.outcome in (Outcome.IN_ORDER, Outcome.BEHIND_DECISION) else None,
         decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
@@ -169,16 +165,9 @@ def collect_submission(
 
 
 def collect_centre(
-    tracker: Connection,
-    qc: Connection | None,
-    centre: str,
-    settings: Settings,
-    *,
-    catalogue: Catalogue | None = None,
-    max_pictures: int = MAX_PICTURES,
-    qc_missing: str | None = None,
+    tracker: Connection, qc: Connection | None, centre: str, settings: Settings, *, qc_missing: str | None = None
 ) -> CentreReport:
-    """The facts of a centre's summary; arguments are those of `collect_submission`. Raises NotFoundError."""
+    """The facts of a centre's summary, without pictures. Raises NotFoundError."""
     require_centre(tracker, centre)
     (name,) = (entry.full_name for entry in list_centres(tracker) if entry.short_name == centre)
     sources = [source for source in list_sources(tracker) if source.centre == centre and source.state != "removed"]
@@ -186,7 +175,6 @@ def collect_centre(
         centre=centre,
         centre_name=name,
         accepted=None if qc is None else accepted_of_centre(qc, centre, limit=MAX_PROCEDURES),
-        pictures=draw_pictures(qc, centre, settings, catalogue, max_pictures),
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips_of_centre(tracker, centre, qc), find_causes(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
@@ -307,7 +295,7 @@ def draw_pictures(
     qc: Connection | None,
     subject: ZipKey | str,
     settings: Settings,
-    catalogue: Catalogue | None,
+    catalogue: Catalogue,
     limit: int,
     *,
     with_others: bool = False,
@@ -319,26 +307,24 @@ def draw_pictures(
     if qc is None or limit < 1:
         return ()
     # They bring matplotlib and numpy with them.
-    from dcc.reports.languages import load_catalogue
     from dcc.reports.plots.picture import use_font_cache
     from dcc.reports.plots.selection import pictures_of
 
-    texts = catalogue or load_catalogue(None, settings)
     use_font_cache(settings)
-    return tuple(pictures_of(qc, subject, texts, limit=limit, with_others=with_others))
+    return tuple(pictures_of(qc, subject, catalogue, limit=limit, with_others=with_others))
 
 
 def language_of(tracker: Connection, subject: Subject) -> str | None:
-    """The language of a subject's centre; None where it has none of its own, or is not registered."""
+    """The language of a subject's centre; None where it has none of its own, or is not registered.
+
+    A submission is of the centre in the archive's name or, if that names none, of its file source's.
+    """
+    if isinstance(subject, int):
+        return None
     if isinstance(subject, str):
         return tracker.scalar(select(Centre.language).where(Centre.short_name == subject))
-    return language_of_zip(tracker, subject) if isinstance(subject, ZipKey) else None
-
-
-def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
-    """The language of a submission's centre: by the archive's name or, if that names none, by its file source."""
     language = case((ZipFile.centre_id.is_(None), of_host(Centre.language)), else_=Centre.language)
-    query = select(language).select_from(ZipAction).join(ZipFile).outerjoin(Centre).where(is_named(key))
+    query = select(language).select_from(ZipAction).join(ZipFile).outerjoin(Centre).where(is_named(subject))
     return tracker.scalar(query) or None
 
 

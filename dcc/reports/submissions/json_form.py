@@ -31,7 +31,7 @@ def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _facts(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
-    some = ("made", "outcome", "tone", "centre", "centre_name", "causes_total", "qc_missing")
+    some = ("kind", "made", "outcome", "tone", "centre", "centre_name", "causes_total", "qc_missing")
     common = {
         "format": FORMAT,
         "language": catalogue.code,
@@ -41,18 +41,17 @@ def _facts(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
         "findings_total": report.found,
     }
     if isinstance(report, model.SubmissionReport):
-        return {"kind": "submission", **common, **_submission(report, catalogue)}
+        return common | _submission(report, catalogue)
     common |= _summary(report, catalogue)
     if isinstance(report, model.CentreReport):
-        return {"kind": "centre", **common, "accepted": report.accepted, "pictures": _pictures(report)}
-    label = session_outcome(catalogue, report.outcome)
+        return {**common, "accepted": report.accepted, "pictures": _pictures(report)}
     names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states", "proposals")
     sections = [
         {**fields_of(section, "kind", "total"), "notes": [_note(note, catalogue) for note in section.notes]}
         for section in report.sections
     ]
-    told = {**fields_of(report, *names, "sources_in_trouble"), "sections": sections}
-    return {"kind": "session", **common, **told, "said": label}
+    told = {**fields_of(report, *names, "sources_in_trouble"), "said": session_outcome(catalogue, report.outcome)}
+    return {**common, **told, "sections": sections}
 
 
 def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:

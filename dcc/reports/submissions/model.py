@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from dcc.messages import Message
 from dcc.outcomes import Problem, ZipKey
@@ -190,6 +190,8 @@ class SubmissionReport:
     `decisions` are those that hold about it: to leave it alone, or that nobody has to act.
     """
 
+    kind: ClassVar = "submission"
+
     key: ZipKey
     centre: str | None
     centre_name: str | None
@@ -318,6 +320,8 @@ class Summary:
 class CentreReport(Summary):
     """The summary of a centre."""
 
+    kind: ClassVar = "centre"
+
     centre: str
     centre_name: str
     accepted: AcceptedData | None
@@ -369,6 +373,8 @@ class SessionReport(Summary):
     `task_errors` say why tasks failed, `seconds` how long each phase took. `sources_in_trouble` counts crawls.
     """
 
+    kind: ClassVar = "session"
+
     session: int
     started: datetime
     finished: datetime | None
@@ -383,7 +389,7 @@ class SessionReport(Summary):
 
 
 Report = SubmissionReport | CentreReport | SessionReport
-"""Any of the three."""
+"""Any of the three; the `kind` of each is the name of its template."""
 
 
 # So much of what centres and servers say is shown that a page stays below two megabytes.

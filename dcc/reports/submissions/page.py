@@ -20,7 +20,6 @@ from dcc.reports.submissions.model import (
     MAX_PERMITTED,
     MAX_PICTURE_BYTES,
     MAX_REASONS,
-    CentreReport,
     Report,
     SessionReport,
     SubmissionReport,
@@ -34,11 +33,6 @@ if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
     from dcc.reports.plots.picture import Picture
 
-_TEMPLATES: Final = {
-    SubmissionReport: "reports/submission.html",
-    CentreReport: "reports/centre.html",
-    SessionReport: "reports/session.html",
-}
 _STYLE: Final = "reports/style.css"
 _ONLY_WHERE_ANY: Final = ("animal_faulty", "refused", "unchecked", "superseded", "ended")
 """Columns of what was accepted that are shown where they hold more than noughts."""
@@ -109,7 +103,7 @@ def render_html(
         "link_of_document": link_of_document,
         "images": images_of(() if isinstance(report, SessionReport) else report.pictures),
     }
-    return render(_TEMPLATES[type(report)], values, own=own)
+    return render(f"reports/{report.kind}.html", values, own=own)
 
 
 def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> str:

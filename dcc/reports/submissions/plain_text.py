@@ -20,7 +20,6 @@ _MAX_CAUSES: Final = 10
 _MOST: Final = 20
 """Documents, archives or procedures that are listed."""
 _LONGEST: Final = 500
-_KINDS: Final = {model.SubmissionReport: "submission", model.CentreReport: "centre", model.SessionReport: "session"}
 
 
 def render_text(report: model.Report, catalogue: Catalogue, width: int = WIDTH) -> str:
@@ -30,7 +29,7 @@ def render_text(report: model.Report, catalogue: Catalogue, width: int = WIDTH) 
     """
     values: dict[str, Any] = {
         **report_values(report, report.causes[:_MAX_CAUSES], catalogue),
-        "kind": _KINDS[type(report)],
+        "kind": report.kind,
         "accepted": None if isinstance(report, model.SessionReport) else report.accepted,
         "most": _MOST,
         "most_causes": _MAX_CAUSES,

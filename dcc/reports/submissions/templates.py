@@ -21,12 +21,6 @@ from dcc.runtime.legible_text import legible
 
 SHIPPED: Final = Path(__file__).parent / "templates"
 
-_FAULTS: Final = (
-    *(LookupError, TypeError, ValueError, ArithmeticError, AttributeError),
-    *(AssertionError, RuntimeError, OSError),
-)
-"""What a template with a fault raises, besides errors of Jinja2's own."""
-
 
 def render(name: str, values: Mapping[str, Any], *, shipped: Path = SHIPPED, own: Path | None = None) -> str:
     """The template `name`, such as `reports/submission.html`, filled in.
@@ -41,13 +35,11 @@ def render(name: str, values: Mapping[str, Any], *, shipped: Path = SHIPPED, own
         own_files(own, TEMPLATES)
     try:
         return _environment(shipped, own).get_template(name).render(**values)
-    except (jinja2.TemplateError, UnicodeDecodeError) as error:
-        raise ConfigurationError(_what_is_wrong(name, own, error)) from error
-    except _FAULTS as error:
-        place = _place_in(own, error)
-        if own is None or not (place or os.access(own / name, os.F_OK)):
-            raise
-        raise ConfigurationError(_what_is_wrong(name, own, error)) from error
+    except Exception as error:
+        is_in_own = own is not None and bool(_place_in(own, error) or os.access(own / name, os.F_OK))
+        if is_in_own or isinstance(error, jinja2.TemplateError | UnicodeDecodeError):
+            raise ConfigurationError(_what_is_wrong(name, own, error)) from error
+        raise
 
 
 def prose(text: object) -> Markup:
