@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import pickle
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import Pipe, popen_spawn_posix, reduction, resource_tracker, spawn
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess, set_spawning_popen
-from multiprocessing.process import BaseProcess
-from multiprocessing.util import Finalize
 from threading import Lock, Thread, current_thread
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
@@ -31,6 +28,7 @@ E = TypeVar("E", bound=Exception)
 P = ParamSpec("P")
 R = TypeVar("R")
 _TRIES: Final = 2
+_PROGRAM: Final = "from dcc.runtime.worker_processes import be_worker; be_worker({descriptor}, {parent})"
 
 
 class WorkerProcesses(Generic[B]):
@@ -48,7 +46,7 @@ class WorkerProcesses(Generic[B]):
         self._context = dict(log_context())
         # Each thread has a process of its own, which ends with the thread that started it.
         self._threads = ThreadPoolExecutor(number, thread_name_prefix="processes")
-        self._processes: dict[Thread, tuple[BaseProcess, Connection]] = {}
+        self._processes: dict[Thread, tuple[subprocess.Popen[bytes], Connection]] = {}
         self._lock = Lock()
         self._is_stopped = False
 
@@ -66,7 +64,7 @@ class WorkerProcesses(Generic[B]):
                 process.kill()
         self._threads.shutdown(cancel_futures=True)
         for process, connection in self._processes.values():
-            process.join()
+            process.wait()
             connection.close()
 
     def _run(self, future: Future[Any], name: str, task: tuple[Any, ...]) -> None:
@@ -87,7 +85,7 @@ class WorkerProcesses(Generic[B]):
                     if self._is_stopped:
                         return
                     del self._processes[current_thread()]
-                process.join()
+                process.wait()
                 connection.close()
                 log.warning("A process that works for this one ended before its work was done")
                 continue
@@ -106,13 +104,30 @@ class WorkerProcesses(Generic[B]):
         )
 
 
-def start_worker(begin: Callable[[], object]) -> tuple[BaseProcess, Connection]:
-    """Start a process that calls `begin` and then does tasks; returns it, and the connection for tasks and answers."""
+def start_worker(begin: Callable[[], object]) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that calls `begin` and then does tasks; returns it, and the connection for tasks and answers.
+
+    There are no secrets in its environment, and it does not load this process's main module.
+    """
     here, there = Pipe()
-    process = _Process(target=serve, args=(there, os.getpid(), begin), daemon=True)
-    process.start()
-    there.close()
+    with there:
+        program = _PROGRAM.format(descriptor=there.fileno(), parent=os.getpid())
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=environment_without_secrets(),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[there.fileno()],
+        )
+    here.send(sys.path)
+    here.send(begin)
     return process, here
+
+
+def be_worker(descriptor: int, parent: int) -> None:
+    """Be a process that `start_worker` of the process `parent` has started."""
+    connection = Connection(descriptor)
+    sys.path[:] = connection.recv()
+    serve(connection, parent, connection.recv())
 
 
 def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | None, Any]:
@@ -188,52 +203,3 @@ def _begin(parent: int, begin: Callable[[], object]) -> None:
         if isinstance(error.__cause__, OSError):
             raise
         _this_process.error = portable(error)
-
-
-class _Popen(popen_spawn_posix.Popen):
-    """Starts a process as `multiprocessing` does, but without secrets in its environment.
-
-    The process does not load this process's main module either.
-    """
-
-    _fds: list[int]
-
-    def _launch(self, process_obj: Any) -> None:
-        tracker = int(resource_tracker.getfd() or 0)
-        preparation = spawn.get_preparation_data(process_obj.name)
-        # It begins in this process's directory, which it may be unable to change to once more.
-        for name in ("init_main_from_name", "init_main_from_path", "dir"):
-            preparation.pop(name, None)
-        message = io.BytesIO()
-        set_spawning_popen(self)
-        try:
-            reduction.dump(preparation, message)
-            reduction.dump(process_obj, message)
-        finally:
-            set_spawning_popen(None)
-        parent_r, child_w = os.pipe()
-        child_r, parent_w = os.pipe()
-        self.finalizer = Finalize(self, _close, (parent_r, parent_w))
-        try:
-            command = spawn.get_command_line(tracker_fd=tracker, pipe_handle=child_r)
-            hands = [*self._fds, tracker, child_r, child_w]
-            started = subprocess.Popen(command, env=environment_without_secrets(), pass_fds=hands)
-        finally:
-            os.close(child_r)
-            os.close(child_w)
-        # It is waited for by `multiprocessing`.
-        started.returncode = 0
-        self.pid, self.sentinel = started.pid, parent_r
-        with open(parent_w, "wb", closefd=False) as file:
-            file.write(message.getbuffer())
-
-
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
-
-
-class _Process(SpawnProcess):
-    @staticmethod
-    def _Popen(process_obj: Any) -> _Popen:  # noqa: N802
-        return _Popen(process_obj)

@@ -91,7 +91,7 @@ def sample_tree(pid: int) -> dict[str, ProcessSample]:
     for one in (pid, *descendants(pid)):
         try:
             words = Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
-            if b"execute_run" in words or b"multiprocessing" in b" ".join(words):
+            if any(part in b" ".join(words) for part in (b"execute_run", b"multiprocessing", b"worker_processes")):
                 continue
             samples[f"{_name(words)} {one}"] = sample_process(one)
         except (OSError, IndexError):
