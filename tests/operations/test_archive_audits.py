@@ -19,8 +19,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.overview import store_overview
-from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
-from dcc.phases import Phase
+from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
@@ -345,10 +344,10 @@ def test_staging_keeps_what_is_not_stored_yet(installation: Installation, folder
     folder.put(KEY, b"PK no archive")
     away = installation.with_settings(archive_replicas=str(installation.root / "missing"))
     away.run_session()
-    at_once = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.XSD)
-    (decision,) = review_staging(away.tracker, away.settings, at_once)
+    at_once = away.with_settings(staging_keep_failed_days=0).settings
+    (decision,) = review_staging(away.tracker, at_once)
     assert (decision.verdict, "not in the archive store yet" in decision.reason) == (RetentionVerdict.KEEP, True)
     (installation.root / "missing").mkdir()
     assert repair_archives(away.tracker, away.settings, "tester").caught_up.copies == 1
-    (decision,) = review_staging(away.tracker, away.settings, at_once)
+    (decision,) = review_staging(away.tracker, at_once)
     assert decision.verdict is RetentionVerdict.REMOVE
