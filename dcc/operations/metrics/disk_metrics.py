@@ -22,8 +22,11 @@ _MYSQL_SIZE = text(
 def database_bytes(engine: Engine) -> int:
     """A database's bytes on disk; on a server, its estimate."""
     if engine.dialect.name == "sqlite":
-        path = str(Path(str(engine.url.database)).resolve())
-        return sum(_size(Path(path + part)) for part in ("", "-wal", "-shm"))
+        path, size = Path(str(engine.url.database)).resolve(), 0
+        for ending in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                size += path.with_name(path.name + ending).stat().st_size
+        return size
     with engine.connect() as connection:
         return int(connection.scalar(_MYSQL_SIZE) or 0)
 
@@ -52,29 +55,15 @@ class TreeSize(NamedTuple):
 def tree_size(root: Path) -> TreeSize:
     """What is below a directory; nothing below a missing one."""
     count = size = 0
-    pending = [str(root)]
-    while pending:
-        for entry in _entries(pending.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-                continue
+    for folder, _, names in os.walk(root, onerror=_raise_unless_gone):
+        for name in names:
             # Sessions add and remove files meanwhile.
             with suppress(FileNotFoundError):
-                size += entry.stat(follow_symlinks=False).st_size
+                size += Path(folder, name).lstat().st_size
                 count += 1
     return TreeSize(count, size)
 
 
-def _entries(directory: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(directory) as found:
-            return list(found)
-    except FileNotFoundError:
-        return []
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
