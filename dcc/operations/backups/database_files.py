@@ -26,7 +26,7 @@ from sqlalchemy.engine import ExceptionContext
 
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import DESCRIPTION, Database, database_of
-from dcc.databases.engines import database_label, disposed, open_url
+from dcc.databases.engines import disposed, open_url
 from dcc.databases.schema import (
     UNFINISHED_COPY,
     columns_of,
@@ -36,11 +36,11 @@ from dcc.databases.schema import (
     make_views,
     record_revision,
     require_file,
-    revision_in,
 )
 from dcc.databases.transactions import run_patiently, writing
 from dcc.errors import BackupError, CopyFailedError, DccError
 from dcc.runtime.disk_space import is_full
+from dcc.runtime.private_files import PRIVATE_FILE
 from dcc.session.leases import Lease, active_sessions
 from dcc.settings import Settings
 from dcc.tracker.models import SessionLock
@@ -264,7 +264,6 @@ def _begin(stack: ExitStack, engine: Engine) -> Connection:
 
 
 _PAGES: Final = 2_000
-_PRIVATE: Final = 0o600
 
 
 @contextmanager
@@ -288,7 +287,7 @@ def write_file(
     and has no write-ahead log. Raises CopyFailedError for rows that SQLite cannot hold, and OSError and sqlite3.Error
     if the file cannot be written.
     """
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
     if source.dialect.name == "sqlite":
         sums = None
         _copy_pages(source, database, path, on_progress)
@@ -415,24 +414,6 @@ def _file_engine(path: Path, database: Database) -> Engine:
 
     event.listen(engine, "handle_error", explain)
     return engine
-
-
-def revision_of(connection: Connection, database: Database) -> str:
-    """The schema of a database. Raises the database's `outdated` error if it is unknown."""
-    revision, label = revision_in(connection), database_label(connection.engine.url)
-    if revision is None:
-        raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
-    if revision not in database.revisions:
-        raise database.outdated(
-            f"The {database.name} {label} has the schema {revision}, and this version knows {min(database.revisions)} "
-            f"to {database.head}. Use the version of dcc that wrote it, or a later one."
-        )
-    return revision
-
-
-def revision_is_known(connection: Connection, database: Database) -> bool:
-    """Whether a database has a schema of this version or of an earlier one."""
-    return revision_in(connection) in database.revisions
 
 
 def remove_file(path: Path) -> None:

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.database import MADE_FIRST, Database, database_of
 from dcc.databases.engines import database_label, disposed, open_url, same_database
-from dcc.databases.schema import UNFINISHED_COPY, create_database, init_database
+from dcc.databases.schema import UNFINISHED_COPY, create_database, init_database, revision_in
 from dcc.databases.transactions import run_writing, writing
 from dcc.errors import (
     ConfigurationError,
@@ -48,7 +48,6 @@ from dcc.operations.backups.database_files import (
     patient_connection,
     remove_file,
     remove_log,
-    revision_is_known,
     snapshot,
     sum_tables,
     write_file,
@@ -272,7 +271,8 @@ class Target:
         others = self._not_ours(present)
         if {MADE_FIRST, self.database.landmark} <= present:
             # A later version has tables that this one does not know.
-            return others if not self._on_server and revision_is_known(connection, self.database) else set()
+            is_known = revision_in(connection) in self.database.revisions
+            return others if is_known and not self._on_server else set()
         if UNFINISHED_COPY not in present:
             return others if MADE_FIRST in present else others | (present & set(self.database.metadata.tables))
         # A copy began here, and the table that identifies the database may be dropped already.
@@ -352,7 +352,7 @@ def drop_tables(engine: Engine, database: Database) -> None:
     with engine.connect() as connection:
         present = set(inspect(connection).get_table_names())
         ours = present & {*database.metadata.tables, "alembic_version"}
-        if tells <= present and not revision_is_known(connection, database):
+        if tells <= present and revision_in(connection) not in database.revisions:
             ours = present - {UNFINISHED_COPY}
         connection.exec_driver_sql(_CHECKS.format(0))
         try:
