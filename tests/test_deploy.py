@@ -28,7 +28,6 @@ import pytest
 import redis
 import yaml
 from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
-from selenium.webdriver.remote.webdriver import WebDriver
 from sqlalchemy import make_url
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -40,7 +39,6 @@ from dcc.runtime import processes
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_dagster.executors import broker_of, execution_of, require_executor
-from tests.support.browsing import see
 from tests.support.environments import clean, forget_settings
 from tests.support.ports import free_port
 from tests.support.served_page import PAGE_NAME, ServedPage
@@ -417,15 +415,6 @@ def test_the_page_behind_the_proxy_answers_to_its_names_and_to_no_other_site(pro
     assert proxy.websocket(login, proxy.url) == 101
     assert proxy.websocket({}, proxy.url) == 401
     assert proxy.websocket(login, "https://other.example") == 403
-
-
-@pytest.mark.servers
-def test_the_page_works_in_a_browser_behind_the_proxy(browser: WebDriver, proxy: Proxy) -> None:
-    """The events of the session that there was are on the page of its run."""
-    browser.get(f"https://dcc:{proxy.password}@127.0.0.1:{proxy.port}/dcc/reports")
-    # The page may have runs of other tests, which are newer.
-    (*_, run) = proxy.page.ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
-    see(browser, f"{proxy.url}/runs/{run['runId']}", "RUN_SUCCESS")
 
 
 def _services() -> dict[str, Any]:

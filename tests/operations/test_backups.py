@@ -224,31 +224,6 @@ def test_a_backup_of_a_server_before_the_first_init_makes_no_directory(
     assert not (tmp_path / "sets").exists()
 
 
-@only_mariadb
-def test_a_server_that_goes_away_in_the_middle_leaves_no_set(
-    tracker: Engine,
-    qc_database: Engine,
-    qc_settings: Settings,
-    tmp_path: Path,
-    mariadb: MariaDb,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    write = backup.write_file
-
-    def cutting(source: Any, *arguments: Any) -> Any:
-        number = source.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
-        mariadb.query(f"KILL {number}")
-        return write(source, *arguments)
-
-    monkeypatch.setattr(backup, "write_file", cutting)
-    with pytest.raises(DatabaseUnreachableError, match="could not be reached"):
-        make_backup(tracker, qc_database, qc_settings, tmp_path / "sets")
-    assert sets_in(tmp_path / "sets") == []
-    monkeypatch.undo()
-    made = make_backup(tracker, qc_database, qc_settings, tmp_path / "sets")
-    assert verify_backup(made.directory) == made.manifest
-
-
 def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, tmp_path: Path) -> None:
     made = backed_up(healthy_copy, tmp_path / "sets")
     with sqlite3.connect(made.directory / "qc.db") as file:

@@ -13,6 +13,7 @@ from dcc.runtime.processes import environment_without_secrets
 from dcc.settings import SECTION_OF, Settings, configured_settings, load_settings
 from dcc.settings.hosts import parse_authority, parse_hosts, parse_origin
 from dcc.settings.settings_page import configuration_text
+from tests.support.environments import forget_settings
 
 SECRET = "s3cret-pass"
 
@@ -20,8 +21,7 @@ SECRET = "s3cret-pass"
 @pytest.fixture
 def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The path of the file in a DCC_HOME; nothing else is set."""
-    for name in [name for name in os.environ if name.upper().startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_HOME", str(tmp_path))
     return tmp_path / "dcc.toml"
 

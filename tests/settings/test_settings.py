@@ -16,6 +16,7 @@ from dcc.settings import NEW_NAMES, Settings, load_settings, warnings_of
 from dcc.settings.reference import is_from_source, shown_source
 from dcc.settings.settings_page import settings_page
 from dcc.settings.wanted_values import wanted_value
+from tests.support.environments import forget_settings
 from tests.support.raising import raising
 
 SECRET = "s3cret-pass"
@@ -25,8 +26,7 @@ DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "targ
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.upper().startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
 
 
 def test_nothing_need_be_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
