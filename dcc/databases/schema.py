@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, func, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
@@ -354,9 +354,7 @@ def exclusive_connection(engine: Engine, database: Database) -> Iterator[Connect
     with engine.connect().execution_options(**{WRITES: engine.dialect.name == "sqlite"}) as connection:
         if engine.dialect.name == "sqlite":
             # Rebuilding a table drops it; with enforced foreign keys this would delete the rows that refer to its rows.
-            driver = connection.connection.driver_connection
-            if driver is None:
-                raise RuntimeError("The connection to SQLite is closed.")
+            driver: Any = connection.connection.driver_connection
             driver.execute("PRAGMA foreign_keys = OFF")
         else:
             got = connection.scalar(select(func.get_lock(_INIT_LOCK, _LOCK_SECONDS)))

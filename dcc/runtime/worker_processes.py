@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -142,36 +141,27 @@ def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | 
 
 def serve(connection: Connection, parent: int, begin: Callable[[], object]) -> None:
     """Do the tasks that come by a connection, until it is closed, in a process that `parent` has started."""
-    _begin(parent, begin)
+    begun = _begin(parent, begin)
     while True:
         try:
             context, work, args, kwargs = connection.recv()
         except EOFError:
             return
         try:
-            connection.send((None, _guarded(context, work, args, kwargs)))
+            connection.send((None, _guarded(context, begun, work, args, kwargs)))
         except Exception as error:
             connection.send((error, None))
 
 
-@dataclass
-class _ThisProcess:
-    """What `begin` returned in this process, or the error that each task raises instead."""
-
-    result: Any = None
-    error: DccError | None = None
-
-
-_this_process = _ThisProcess()
-
-
-def _guarded(context: dict[str, Any], work: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-    """Run a task in a process, and make its exception portable."""
+def _guarded(
+    context: dict[str, Any], begun: Any, work: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> R:
+    """Run a task in a process that has begun, and make its exception portable."""
     with logging_about(**context):
         try:
-            if _this_process.error is not None:
-                raise _this_process.error
-            return work(_this_process.result, *args, **kwargs)
+            if isinstance(begun, DccError):
+                raise begun
+            return work(begun, *args, **kwargs)
         except Exception as error:
             if not isinstance(error, DccError):
                 log.error("A process of the platform met a fault of the platform", exc_info=error)  # noqa: TRY400
@@ -188,7 +178,8 @@ def portable(error: E) -> E | InternalFaultError:
     return error
 
 
-def _begin(parent: int, begin: Callable[[], object]) -> None:
+def _begin(parent: int, begin: Callable[[], object]) -> object:
+    """What `begin` returns in this process, or the error that each task raises instead."""
     end_with_parent()
     if os.getppid() != parent:
         os._exit(0)
@@ -196,10 +187,10 @@ def _begin(parent: int, begin: Callable[[], object]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_logging(plan_from_environment())
     try:
-        _this_process.result = begin()
+        return begin()
     except DccError as error:
         # Memory, open files and disks may serve the next process: this one ends, and its task is tried once more in a
         # new one.
         if isinstance(error.__cause__, OSError):
             raise
-        _this_process.error = portable(error)
+        return portable(error)

@@ -299,9 +299,7 @@ def write_file(
 
 
 def _copy_pages(source: Connection, database: Database, path: Path, on_progress: Progress) -> None:
-    driver = source.connection.driver_connection
-    if not isinstance(driver, sqlite3.Connection):
-        raise TypeError(f"{driver!r} is no connection to SQLite.")
+    driver: Any = source.connection.driver_connection
     what = f"pages of the {database.name}"
     with closing(sqlite3.connect(path)) as target:
         driver.backup(target, pages=_PAGES, progress=lambda _, left, total: on_progress(what, total - left, total))

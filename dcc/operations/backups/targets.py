@@ -290,7 +290,7 @@ class Target:
         try:
             yield
         except DatabaseUnreachableError:
-            if self._on_server or not _is_usable(self._path):
+            if self._on_server or not os.access(self._path, os.R_OK | os.W_OK):
                 raise
 
 
@@ -337,10 +337,6 @@ def replace_both(tracker: Target, qc: Target) -> Iterator[None]:
     yield
     for target in (qc, tracker):
         target.finish()
-
-
-def _is_usable(path: Path) -> bool:
-    return os.access(path, os.R_OK | os.W_OK)
 
 
 _CHECKS: Final = "SET SESSION foreign_key_checks = {0}"
