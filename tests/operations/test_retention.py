@@ -34,7 +34,6 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.rechecks import recheck
-from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.store.staging import Origin, Staging, remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
@@ -315,26 +314,19 @@ def test_nothing_is_removed_beside_a_session_and_what_cannot_be_is_said(
 
 
 @only_sqlite
-def test_a_session_cleans_up_after_itself_only_if_the_settings_say_so(damaged: Installation) -> None:
-    assert damaged.with_settings(staging_keep_failed_days=0).run_session().closing_notices == ()
-    assert ZIP in damaged.staged()
-    result = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True).run_session()
-    (notice,) = result.closing_notices
-    assert notice.startswith("Removed ")
-    assert damaged.staged() == {}
-
-
-@only_sqlite
-def test_a_session_of_a_group_removes_only_what_its_centres_submitted(damaged: Installation) -> None:
+def test_a_session_cleans_only_if_the_settings_say_so_and_that_of_a_group_only_what_its_centres_submitted(
+    damaged: Installation,
+) -> None:
     of_j, left_over = ZIP.replace("H.", "J."), "add/.x.contents.unpacking-1/a.xml"
     damaged.add_folder("J", "other").put(of_j, b"no zip")
-    damaged.run_session()
+    assert damaged.with_settings(staging_keep_failed_days=0).run_session().closing_notices == ()
     (damaged.settings.staging_directory / left_over).parent.mkdir()
     (damaged.settings.staging_directory / left_over).touch()
+    assert set(damaged.staged()) == {ZIP, of_j, left_over}
     cleaning = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True, groups="europe=H;america=J")
     for group, left in (("america", {ZIP, left_over}), (None, set())):
-        with open_session(cleaning.tracker, cleaning.settings, SessionRequest(group=group)):
-            pass
+        (notice,) = cleaning.run_session(group=group).closing_notices
+        assert notice.startswith("Removed ")
         assert set(damaged.staged()) == left
 
 
