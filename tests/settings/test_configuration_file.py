@@ -209,28 +209,6 @@ def test_groups_have_intervals_of_their_own() -> None:
     assert intervals == {"europe": "0 */2 * * *", "asia": "30 3 * * *"}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("groups", "europe", "'europe' is no group of centres"),
-        ("groups", "europe=", "'europe=' is no group of centres"),
-        ("groups", "=H", "'=H' is no group of centres"),
-        ("groups", "the north=H", "is no group of centres"),
-        ("groups", "europe=H=J", "is no group of centres"),
-        ("groups", "europe=H,asia=J", "is no group of centres"),
-        ("groups", "europe=H;europe=J", "group europe is there twice"),
-        ("groups", "the-north=H;the_north=J", "groups the-north and the_north differ by hyphens alone"),
-        ("groups", "europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
-        ("group_intervals", "0 * * * *", "is no interval of a group"),
-        ("group_intervals", "europe=", "'europe=' is no interval of a group"),
-        ("group_intervals", "europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
-    ],
-)
-def test_a_wrong_group_or_interval_of_one_is_refused(name: str, text: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: .*{said}"):
-        load_settings(**{name: text})
-
-
 def test_hosts_are_read_without_their_ports() -> None:
     assert parse_hosts("") == parse_hosts(" , ") == set()
     assert parse_hosts("dcc.example.org") == {"dcc.example.org"}
