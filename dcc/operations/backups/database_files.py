@@ -394,11 +394,6 @@ def open_file(path: Path, database: Database) -> Iterator[Connection]:
 
     Raises BackupError for a file that cannot be read or is no database.
     """
-    with disposed(_file_engine(path, database)) as engine, engine.connect() as connection:
-        yield connection
-
-
-def _file_engine(path: Path, database: Database) -> Engine:
     address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -411,7 +406,8 @@ def _file_engine(path: Path, database: Database) -> Engine:
         return BackupError(f"{path} could not be read: {context.original_exception}. Use another backup.")
 
     event.listen(engine, "handle_error", explain)
-    return engine
+    with disposed(engine), engine.connect() as connection:
+        yield connection
 
 
 def remove_file(path: Path) -> None:

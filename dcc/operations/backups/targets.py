@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -80,10 +80,11 @@ class Target:
 
     engine: Engine
     settings: Settings
-    database: Database = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.database = database_of(self.engine)
+    @property
+    def database(self) -> Database:
+        """Which of the databases it is."""
+        return database_of(self.engine)
 
     @property
     def label(self) -> str:
@@ -437,7 +438,8 @@ def migrate_storage(
     began = time.monotonic()
     targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)
     refuse_same(targets, (tracker, qc))
-    _refuse_session(tracker, settings)
+    source_tracker, source_qc = Target(tracker, settings), Target(qc, settings)
+    source_tracker.refuse_session()
     for target in targets:
         target.refuse_others()
     refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
@@ -449,20 +451,15 @@ def migrate_storage(
             with snapshot(tracker, qc, settings) as both:
                 sums_of_qc = of_qc.fill(both.qc, on_progress)
                 sums_of_tracker = of_tracker.fill(both.tracker, on_progress)
-            _refuse_session(tracker, settings)
-            _compare(Target(qc, settings), sums_of_qc, on_progress)
-            _compare(Target(tracker, settings), sums_of_tracker, on_progress)
+            source_tracker.refuse_session()
+            _compare(source_qc, sums_of_qc, on_progress)
+            _compare(source_tracker, sums_of_tracker, on_progress)
             with replace_both(of_tracker, of_qc):
                 pass
         finally:
             for target in targets:
                 target.discard()
     return MigrationReport(sums_of_tracker, sums_of_qc, time.monotonic() - began)
-
-
-def _refuse_session(tracker: Engine, settings: Settings) -> None:
-    with writing(tracker) as connection:
-        refuse_during_session(connection, settings)
 
 
 def _compare(source: Target, copied: Mapping[str, TableSum], on_progress: Progress) -> None:
