@@ -1,11 +1,7 @@
 """The Celery app of the workers: `celery -A dcc_dagster.celery_worker worker`, with the settings that sessions have."""
 
 import os
-from multiprocessing import current_process
-from multiprocessing.process import AuthenticationString  # type: ignore[attr-defined]
-from typing import Any
 
-from celery.signals import worker_process_init
 from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper
 from dagster_celery.defaults import broker_transport_options
 from dagster_celery.make_app import make_app
@@ -26,15 +22,3 @@ _configuration = DEFAULT_CONFIG | {"task_acks_late": True, "broker_transport_opt
 
 app = make_app({"broker": _broker, "backend": _broker, "config_source": dict_wrapper(_configuration)})
 execute_plan = create_task(app)
-
-
-def _may_have_processes(**_: Any) -> None:
-    """Let a process of Celery start processes, which proposed rules need: Celery makes it a daemon, which may not.
-
-    They end with it (`dcc.runtime.worker_processes`).
-    """
-    key = AuthenticationString(os.urandom(32))
-    current_process()._config = {"authkey": key, "semprefix": "/mp"}  # type: ignore[attr-defined]
-
-
-worker_process_init.connect(_may_have_processes)

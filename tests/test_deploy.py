@@ -28,7 +28,6 @@ import pytest
 import redis
 import yaml
 from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
-from selenium.webdriver.remote.webdriver import WebDriver
 from sqlalchemy import make_url
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -40,7 +39,6 @@ from dcc.runtime import processes
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_dagster.executors import broker_of, execution_of, require_executor
-from tests.support.browsing import see
 from tests.support.environments import clean, forget_settings
 from tests.support.ports import free_port
 from tests.support.served_page import PAGE_NAME, ServedPage
@@ -386,9 +384,8 @@ def proxy(tmp_path_factory: pytest.TempPathFactory, page: ServedPage) -> Iterato
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("upstream", ["dcc-upstream.conf", "compose-upstream.conf"])
-def test_nginx_takes_the_configuration(proxy: Proxy, tmp_path: Path, upstream: str) -> None:
-    main = installed_proxy(tmp_path, proxy.secrets, free_port(), proxy.page.port, upstream)
+def test_nginx_takes_the_configuration_of_the_containers(proxy: Proxy, tmp_path: Path) -> None:
+    main = installed_proxy(tmp_path, proxy.secrets, free_port(), proxy.page.port, "compose-upstream.conf")
     ended = _run(server_program("nginx"), "-t", "-e", "stderr", "-p", tmp_path, "-c", main)
     assert (ended.returncode, "warn" in ended.stderr) == (0, False), ended.stderr
 
@@ -417,15 +414,6 @@ def test_the_page_behind_the_proxy_answers_to_its_names_and_to_no_other_site(pro
     assert proxy.websocket(login, proxy.url) == 101
     assert proxy.websocket({}, proxy.url) == 401
     assert proxy.websocket(login, "https://other.example") == 403
-
-
-@pytest.mark.servers
-def test_the_page_works_in_a_browser_behind_the_proxy(browser: WebDriver, proxy: Proxy) -> None:
-    """The events of the session that there was are on the page of its run."""
-    browser.get(f"https://dcc:{proxy.password}@127.0.0.1:{proxy.port}/dcc/reports")
-    # The page may have runs of other tests, which are newer.
-    (*_, run) = proxy.page.ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
-    see(browser, f"{proxy.url}/runs/{run['runId']}", "RUN_SUCCESS")
 
 
 def _services() -> dict[str, Any]:
@@ -471,13 +459,14 @@ def test_the_nightly_backup_of_the_containers_is_a_command_of_a_service() -> Non
     look_up(Command(f"dcc {arguments}", []))
 
 
-def test_every_variable_that_is_named_is_a_setting() -> None:
+def test_every_variable_that_is_named_is_a_setting_and_no_package_registry_is_named() -> None:
     known = {f"DCC_{name.upper()}" for name in Settings.model_fields} | OF_THE_ENTRY
     for path in DEPLOY.rglob("*"):
         if path.is_file() and "secrets" not in path.relative_to(DEPLOY).parts:
             text = path.read_text("utf-8")
             named = set(re.findall(r"\bDCC_[A-Z_0-9]*[A-Z0-9]\b", text))
             assert named <= known, path
+            assert not re.search(r"pypi|registry|ghcr|quay|docker\.io", text), path
             # Files of secrets, which become settings.
             assert {name.upper() for name in re.findall(r"target: (dcc_\w+)", text)} <= known, path
 
@@ -533,12 +522,6 @@ def test_the_entry_turns_secrets_that_are_files_into_settings(tmp_path: Path) ->
     assert settings["DCC_WORKERS"] == 3
     assert "s3cret4711" not in ended.stdout + ended.stderr
     assert not (tmp_path / "x").exists()
-
-
-def test_nothing_names_a_package_registry() -> None:
-    for path in DEPLOY.rglob("*"):
-        if path.is_file():
-            assert not re.search(r"pypi|registry|ghcr|quay|docker\.io", path.read_text("utf-8")), path
 
 
 VALUES: dict[str, Any] = yaml.safe_load(_text("helm", "values.yaml"))
@@ -599,16 +582,12 @@ def test_the_chart_runs_what_the_containers_run_locked_in() -> None:
         }
         assert f"--uid {pod['securityContext']['runAsUser']} " in _text("Containerfile")
         assert pod["enableServiceLinks"] is False
+        # Another start mends nothing, such as an archive that is lost, or a mail server that is down.
+        assert not {"livenessProbe", "startupProbe"} & container.keys(), name
         # Only who makes jobs may ask the cluster.
         assert ("serviceAccountName" in pod) is (name == "dcc-daemon")
         assert pod.get("automountServiceAccountToken", True) is (name == "dcc-daemon")
         assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
-
-
-def test_the_chart_starts_no_daemon_again_for_what_that_does_not_mend() -> None:
-    """Such as an archive that is lost, or a mail server that is down."""
-    for name, pod in _pods(_chart(VALUES)).items():
-        assert not [key for key in pod["containers"][0] if key in ("livenessProbe", "startupProbe")], name
 
 
 def test_the_chart_hands_secrets_on_by_reference_and_its_settings_are_those_of_jobs(

@@ -56,7 +56,5 @@ class Database:
 
 def database_of(engine: Engine) -> Database:
     """The database of an engine that `dcc.databases.engines` opened."""
-    database = engine.get_execution_options()[DESCRIPTION]
-    if not isinstance(database, Database):
-        raise TypeError(f"{database!r} describes no database.")
+    database: Database = engine.get_execution_options()[DESCRIPTION]
     return database

@@ -19,7 +19,6 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
-from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import DESCRIPTION, Database, database_of
 from dcc.errors import ConfigurationError, DatabaseUnreachableError
 from dcc.runtime.disk_space import advice_on_writing, comes_from_full_disk, no_space_left
@@ -105,15 +104,10 @@ def parse_url(url: str, database: Database) -> URL:
 
 def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:
     """The engine of a database by URL; a statement may take `answer_seconds` (None: without limit)."""
-    backend = url.get_backend_name()
-    if backend == "sqlite":
+    if url.get_backend_name() == "sqlite":
         engine = _open_sqlite(url, database)
-    elif backend in MYSQL_FAMILY:
-        engine = _open_mysql(url, database, answer_seconds)
     else:
-        raise ConfigurationError(
-            f"{database.setting} names a database of the kind {backend!r}. Use sqlite, mysql or mariadb."
-        )
+        engine = _open_mysql(url, database, answer_seconds)
     event.listen(engine, "handle_error", _explain_failure)
     return engine
 

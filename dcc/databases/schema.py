@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, func, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
@@ -27,7 +27,7 @@ from dcc.databases.descriptions import describe_tables, write_comments
 from dcc.databases.engines import WRITES, database_label, disposed, open_url
 from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
-from dcc.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
+from dcc.errors import ConfigurationError, StorageUnfinishedError
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, refuse_links_of_others, remove_access_of_others
 
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
@@ -255,22 +255,16 @@ def require_current(engine: Engine, *, patience_seconds: float | None = None) ->
     database, label = database_of(engine), database_label(engine.url)
     require_file(engine)
 
-    def look(connection: Connection) -> str | None:
+    def look(connection: Connection) -> str:
         require_fit_server(connection, database)
-        revision = revision_in(connection)
         refuse_unfinished(connection, database)
-        _refuse_other(connection, database, revision)
-        return revision
+        return known_revision(connection, database)
 
     if patience_seconds is None:
         with engine.connect() as connection:
             revision = look(connection)
     else:
         revision = run_reading(engine, look, patience_seconds=patience_seconds)
-    if revision is None:
-        raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
-    if revision not in database.revisions:
-        raise _newer(label, database, revision)
     if revision != database.head:
         raise database.outdated(
             f"The {database.name} {label} has the schema {revision}, and this version works with {database.head}. "
@@ -278,11 +272,26 @@ def require_current(engine: Engine, *, patience_seconds: float | None = None) ->
         )
 
 
-def _newer(label: str, database: Database, revision: str) -> DatabaseOutdatedError:
-    return database.outdated(
-        f"The {database.name} {label} has the schema {revision}, which is newer than this version knows "
-        f"({database.head}). Use the version of dcc that wrote it, or a later one."
-    )
+def known_revision(connection: Connection, database: Database) -> str:
+    """The revision of a database.
+
+    Raises the database's `outdated` error if it has none, or one of a later version, and ConfigurationError for a
+    database of another system.
+    """
+    revision, label = revision_in(connection), database_label(connection.engine.url)
+    if revision is None:
+        raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
+    if not inspect(connection).has_table(database.landmark):
+        raise ConfigurationError(
+            f"The database {label} holds something else than the {database.noun}. Name another one in "
+            f"{database.setting}."
+        )
+    if revision not in database.revisions:
+        raise database.outdated(
+            f"The {database.name} {label} has the schema {revision}, which is newer than this version knows "
+            f"({database.head}). Use the version of dcc that wrote it, or a later one."
+        )
+    return revision
 
 
 def refuse_unfinished(connection: Connection, database: Database) -> None:
@@ -294,27 +303,18 @@ def refuse_unfinished(connection: Connection, database: Database) -> None:
         )
 
 
-def _refuse_other(connection: Connection, database: Database, revision: str | None) -> None:
-    if revision is not None and not inspect(connection).has_table(database.landmark):
-        raise ConfigurationError(
-            f"The database {database_label(connection.engine.url)} holds something else than the {database.noun}. "
-            f"Name another one in {database.setting}."
-        )
-
-
 def _refuse_unfit(connection: Connection, database: Database, revision: str | None) -> None:
-    label = database_label(connection.engine.url)
-    _refuse_other(connection, database, revision)
-    if revision is not None and revision not in database.revisions:
-        raise _newer(label, database, revision)
-    if revision is None:
-        present = set(inspect(connection).get_table_names())
-        ours = present & set(database.metadata.tables)
-        if ours and MADE_FIRST not in present:
-            raise ConfigurationError(
-                f"The database {label} has tables of another system ({', '.join(sorted(ours))}) which the "
-                f"{database.noun} would share. Name an empty database in {database.setting}."
-            )
+    if revision is not None:
+        known_revision(connection, database)
+        return
+    present = set(inspect(connection).get_table_names())
+    ours = present & set(database.metadata.tables)
+    if ours and MADE_FIRST not in present:
+        raise ConfigurationError(
+            f"The database {database_label(connection.engine.url)} has tables of another system "
+            f"({', '.join(sorted(ours))}) which the {database.noun} would share. Name an empty database in "
+            f"{database.setting}."
+        )
 
 
 def _create_file(path: Path, database: Database) -> None:
@@ -354,9 +354,7 @@ def exclusive_connection(engine: Engine, database: Database) -> Iterator[Connect
     with engine.connect().execution_options(**{WRITES: engine.dialect.name == "sqlite"}) as connection:
         if engine.dialect.name == "sqlite":
             # Rebuilding a table drops it; with enforced foreign keys this would delete the rows that refer to its rows.
-            driver = connection.connection.driver_connection
-            if driver is None:
-                raise RuntimeError("The connection to SQLite is closed.")
+            driver: Any = connection.connection.driver_connection
             driver.execute("PRAGMA foreign_keys = OFF")
         else:
             got = connection.scalar(select(func.get_lock(_INIT_LOCK, _LOCK_SECONDS)))

@@ -6,6 +6,7 @@ A session brings the store up to date at its end, for some minutes, and `dcc arc
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -135,19 +136,19 @@ class ArchiveCopies:
 
     def catch_up(self, seconds: float | None = None) -> CatchUpResult:
         """Keep what is only in staging, then make pending copies; no new one begins after `seconds`."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         done = CatchUpResult()
         self._keep_staged(done, deadline)
         for replica in self.store.replicas:
             self._make_copies(replica, done, deadline)
         return done
 
-    def _keep_staged(self, done: CatchUpResult, deadline: float | None) -> None:
+    def _keep_staged(self, done: CatchUpResult, deadline: float) -> None:
         kept: list[tuple[int | None, StoredCopies]] = []
         missing = self.read(archives_not_stored)
         staged = _staged_names(self._staging) if missing else set()
         for one in missing:
-            if _is_over(deadline):
+            if time.monotonic() > deadline:
                 break
             archive = None
             if one.key.file_name in staged:
@@ -166,12 +167,12 @@ class ArchiveCopies:
             self.write(lambda connection: record_stored_archives(connection, kept))
             kept.clear()
 
-    def _make_copies(self, replica: Replica, done: CatchUpResult, deadline: float | None) -> None:
+    def _make_copies(self, replica: Replica, done: CatchUpResult, deadline: float) -> None:
         after = 0
         while wanted := self.read(partial(pending_copies, replica=replica.url, after=after, limit=_BATCH)):
             found: list[tuple[int, str, Copy]] = []
             for one in wanted:
-                if _is_over(deadline):
+                if time.monotonic() > deadline:
                     done.lacking.setdefault(replica.url, "the next session, or dcc archive repair, goes on.")
                     break
                 copy = self._copied(replica, one)
@@ -306,10 +307,6 @@ def _staged_names(staging: Staging) -> set[str]:
         with suppress(FileNotFoundError), os.scandir(staging.root / action) as entries:
             names.update(entry.name for entry in entries)
     return names
-
-
-def _is_over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() > deadline
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 P = ParamSpec("P")
@@ -55,18 +56,8 @@ def logging_about(**facts: Unpack[Subject]) -> Iterator[None]:
 
 
 def with_log_context(work: Callable[P, T]) -> Callable[P, T]:
-    """The same function for another thread: its messages keep the caller's subject."""
-    here = _about.get()
-
-    def work_there(*arguments: P.args, **named: P.kwargs) -> T:
-        before = _about.get()
-        _about.set(here)
-        try:
-            return work(*arguments, **named)
-        finally:
-            _about.set(before)
-
-    return work_there
+    """The same function for one other thread: its messages keep the caller's subject."""
+    return partial(copy_context().run, work)
 
 
 def progress_log(module: str) -> logging.Logger:

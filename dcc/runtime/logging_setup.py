@@ -27,7 +27,7 @@ from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
 from dcc.runtime.legible_text import legible
 from dcc.runtime.log_context import FIELDS, log_context
-from dcc.runtime.private_files import make_directory
+from dcc.runtime.private_files import SHARED_FILE, make_directory
 
 NOTICE: Final = "is_notice"
 """Marks a log message that is also shown at the terminal: `extra={NOTICE: True}`."""
@@ -41,7 +41,6 @@ OWN_LOGGERS: Final = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _FORMATS: Final = ("text", "json")
 _PLAIN: Final = re.compile(r"[\w./:@+,~-]+", re.ASCII)
-_PRIVATE: Final = 0o640
 _LONGEST_AT_ONCE: Final = 1024 * 1024
 
 
@@ -189,7 +188,7 @@ class _LogFile(logging.FileHandler):
             _LONGEST_AT_ONCE,
             "utf-8",
             "backslashreplace",
-            opener=lambda path, flags: os.open(path, flags, _PRIVATE),
+            opener=lambda path, flags: os.open(path, flags, SHARED_FILE),
         )
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - the library's

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import pickle
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from multiprocessing import Pipe, popen_spawn_posix, reduction, resource_tracker, spawn
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess, set_spawning_popen
-from multiprocessing.process import BaseProcess
-from multiprocessing.util import Finalize
 from threading import Lock, Thread, current_thread
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
@@ -31,6 +27,7 @@ E = TypeVar("E", bound=Exception)
 P = ParamSpec("P")
 R = TypeVar("R")
 _TRIES: Final = 2
+_PROGRAM: Final = "from dcc.runtime.worker_processes import be_worker; be_worker({descriptor}, {parent})"
 
 
 class WorkerProcesses(Generic[B]):
@@ -48,7 +45,7 @@ class WorkerProcesses(Generic[B]):
         self._context = dict(log_context())
         # Each thread has a process of its own, which ends with the thread that started it.
         self._threads = ThreadPoolExecutor(number, thread_name_prefix="processes")
-        self._processes: dict[Thread, tuple[BaseProcess, Connection]] = {}
+        self._processes: dict[Thread, tuple[subprocess.Popen[bytes], Connection]] = {}
         self._lock = Lock()
         self._is_stopped = False
 
@@ -66,7 +63,7 @@ class WorkerProcesses(Generic[B]):
                 process.kill()
         self._threads.shutdown(cancel_futures=True)
         for process, connection in self._processes.values():
-            process.join()
+            process.wait()
             connection.close()
 
     def _run(self, future: Future[Any], name: str, task: tuple[Any, ...]) -> None:
@@ -87,7 +84,7 @@ class WorkerProcesses(Generic[B]):
                     if self._is_stopped:
                         return
                     del self._processes[current_thread()]
-                process.join()
+                process.wait()
                 connection.close()
                 log.warning("A process that works for this one ended before its work was done")
                 continue
@@ -106,13 +103,30 @@ class WorkerProcesses(Generic[B]):
         )
 
 
-def start_worker(begin: Callable[[], object]) -> tuple[BaseProcess, Connection]:
-    """Start a process that calls `begin` and then does tasks; returns it, and the connection for tasks and answers."""
+def start_worker(begin: Callable[[], object]) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that calls `begin` and then does tasks; returns it, and the connection for tasks and answers.
+
+    There are no secrets in its environment, and it does not load this process's main module.
+    """
     here, there = Pipe()
-    process = _Process(target=serve, args=(there, os.getpid(), begin), daemon=True)
-    process.start()
-    there.close()
+    with there:
+        program = _PROGRAM.format(descriptor=there.fileno(), parent=os.getpid())
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=environment_without_secrets(),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[there.fileno()],
+        )
+    here.send(sys.path)
+    here.send(begin)
     return process, here
+
+
+def be_worker(descriptor: int, parent: int) -> None:
+    """Be a process that `start_worker` of the process `parent` has started."""
+    connection = Connection(descriptor)
+    sys.path[:] = connection.recv()
+    serve(connection, parent, connection.recv())
 
 
 def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | None, Any]:
@@ -127,36 +141,27 @@ def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | 
 
 def serve(connection: Connection, parent: int, begin: Callable[[], object]) -> None:
     """Do the tasks that come by a connection, until it is closed, in a process that `parent` has started."""
-    _begin(parent, begin)
+    begun = _begin(parent, begin)
     while True:
         try:
             context, work, args, kwargs = connection.recv()
         except EOFError:
             return
         try:
-            connection.send((None, _guarded(context, work, args, kwargs)))
+            connection.send((None, _guarded(context, begun, work, args, kwargs)))
         except Exception as error:
             connection.send((error, None))
 
 
-@dataclass
-class _ThisProcess:
-    """What `begin` returned in this process, or the error that each task raises instead."""
-
-    result: Any = None
-    error: DccError | None = None
-
-
-_this_process = _ThisProcess()
-
-
-def _guarded(context: dict[str, Any], work: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-    """Run a task in a process, and make its exception portable."""
+def _guarded(
+    context: dict[str, Any], begun: Any, work: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> R:
+    """Run a task in a process that has begun, and make its exception portable."""
     with logging_about(**context):
         try:
-            if _this_process.error is not None:
-                raise _this_process.error
-            return work(_this_process.result, *args, **kwargs)
+            if isinstance(begun, DccError):
+                raise begun
+            return work(begun, *args, **kwargs)
         except Exception as error:
             if not isinstance(error, DccError):
                 log.error("A process of the platform met a fault of the platform", exc_info=error)  # noqa: TRY400
@@ -173,7 +178,8 @@ def portable(error: E) -> E | InternalFaultError:
     return error
 
 
-def _begin(parent: int, begin: Callable[[], object]) -> None:
+def _begin(parent: int, begin: Callable[[], object]) -> object:
+    """What `begin` returns in this process, or the error that each task raises instead."""
     end_with_parent()
     if os.getppid() != parent:
         os._exit(0)
@@ -181,59 +187,10 @@ def _begin(parent: int, begin: Callable[[], object]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_logging(plan_from_environment())
     try:
-        _this_process.result = begin()
+        return begin()
     except DccError as error:
         # Memory, open files and disks may serve the next process: this one ends, and its task is tried once more in a
         # new one.
         if isinstance(error.__cause__, OSError):
             raise
-        _this_process.error = portable(error)
-
-
-class _Popen(popen_spawn_posix.Popen):
-    """Starts a process as `multiprocessing` does, but without secrets in its environment.
-
-    The process does not load this process's main module either.
-    """
-
-    _fds: list[int]
-
-    def _launch(self, process_obj: Any) -> None:
-        tracker = int(resource_tracker.getfd() or 0)
-        preparation = spawn.get_preparation_data(process_obj.name)
-        # It begins in this process's directory, which it may be unable to change to once more.
-        for name in ("init_main_from_name", "init_main_from_path", "dir"):
-            preparation.pop(name, None)
-        message = io.BytesIO()
-        set_spawning_popen(self)
-        try:
-            reduction.dump(preparation, message)
-            reduction.dump(process_obj, message)
-        finally:
-            set_spawning_popen(None)
-        parent_r, child_w = os.pipe()
-        child_r, parent_w = os.pipe()
-        self.finalizer = Finalize(self, _close, (parent_r, parent_w))
-        try:
-            command = spawn.get_command_line(tracker_fd=tracker, pipe_handle=child_r)
-            hands = [*self._fds, tracker, child_r, child_w]
-            started = subprocess.Popen(command, env=environment_without_secrets(), pass_fds=hands)
-        finally:
-            os.close(child_r)
-            os.close(child_w)
-        # It is waited for by `multiprocessing`.
-        started.returncode = 0
-        self.pid, self.sentinel = started.pid, parent_r
-        with open(parent_w, "wb", closefd=False) as file:
-            file.write(message.getbuffer())
-
-
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
-
-
-class _Process(SpawnProcess):
-    @staticmethod
-    def _Popen(process_obj: Any) -> _Popen:  # noqa: N802
-        return _Popen(process_obj)
+        return portable(error)

@@ -1,13 +1,10 @@
 """Audits of the archive store: what is corrupted, lost or away is whole again, and what is gone everywhere is named."""
 
-import getpass
 import hashlib
 import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -19,8 +16,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.overview import store_overview
-from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
-from dcc.phases import Phase
+from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
@@ -28,10 +24,7 @@ from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.stored_archives import audits, record_stored_archives
 from tests.support.asking import column_in, execute_in, in_reading, in_writing
-from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Folder, Installation
-from tests.support.s3_server import Bucket
-from tests.support.servers import SftpServer
 from tests.support.trials import EVERYWHERE
 
 KEY = "add/H.2013-10-31.1.impc.zip"
@@ -56,116 +49,38 @@ def replicas(settings: Settings, root: Path, count: int) -> tuple[Settings, list
     return settings.model_copy(update={"archive_replicas": ", ".join(map(str, folders))}), folders
 
 
-@dataclass(frozen=True)
-class Place:
-    """What is behind a replica: its copies, read and changed without the platform, and its outages."""
-
-    url: str
-    read: Callable[[str], bytes]
-    write: Callable[[str, bytes], object]
-    remove: Callable[[str], object]
-    names: Callable[[], list[str]]
-    go_away: Callable[[], object]
-    come_back: Callable[[], object]
-
-
-def folder_place(url: str, folder: Path, go_away: Callable[[], object], come_back: Callable[[], object]) -> Place:
-    return Place(
-        url,
-        lambda name: (folder / name).read_bytes(),
-        lambda name, content: (folder / name).write_bytes(content),
-        lambda name: (folder / name).unlink(),
-        lambda: [str(path.relative_to(folder)) for path in folder.glob("*/*")],
-        go_away,
-        come_back,
-    )
-
-
-@pytest.fixture
-def places(
-    settings: Settings, bucket: Bucket, openssh: SftpServer, tmp_path: Path
-) -> Iterator[tuple[Settings, list[Place]]]:
-    """Replicas in a directory, a bucket and on OpenSSH, the servers behind a proxy."""
-    directory, served, client = tmp_path / "directory", tmp_path / "served", bucket.client
-    directory.mkdir()
-    served.mkdir()
-    of_bucket = {"Bucket": bucket.name}
-
-    def names() -> list[str]:
-        return [one["Key"] for one in client.list_objects_v2(**of_bucket)["Contents"]]
-
-    with CuttingProxy(bucket.server.hostname) as before_s3, CuttingProxy(openssh.hostname) as before_ssh:
-        found = [
-            folder_place(
-                str(directory),
-                directory,
-                lambda: directory.rename(tmp_path / "away"),
-                lambda: (tmp_path / "away").rename(directory),
-            ),
-            Place(
-                f"s3://{bucket.name}",
-                lambda name: client.get_object(**of_bucket, Key=name)["Body"].read(),
-                lambda name, content: client.put_object(**of_bucket, Key=name, Body=content),
-                lambda name: client.delete_object(**of_bucket, Key=name),
-                names,
-                before_s3.go_away,
-                before_s3.come_back,
-            ),
-            folder_place(
-                f"sftp://{getpass.getuser()}@{before_ssh.hostname}{served}",
-                served,
-                before_ssh.go_away,
-                before_ssh.come_back,
-            ),
-        ]
-        hosts = tmp_path / "known_hosts"
-        hosts.write_text("".join(f"[127.0.0.1]:{before_ssh.port} {key}\n" for key in openssh.host_keys))
-        values = (
-            settings.model_dump()
-            | bucket.variables
-            | {
-                "store_endpoint": f"http://{before_s3.hostname}",
-                "archive_replicas": ", ".join(place.url for place in found),
-                "archive_access_key": f"key:{openssh.key}",
-                "known_hosts": hosts,
-            }
-        )
-        yield Settings(**values), found
-
-
-@pytest.mark.servers
 def test_corruptions_losses_and_outages_leave_every_archive_whole(
-    tracker: Engine, places: tuple[Settings, list[Place]], tmp_path: Path
+    tracker: Engine, settings: Settings, tmp_path: Path
 ) -> None:
-    """At most all but one of an archive's copies at once, in a directory, a bucket and on OpenSSH."""
-    settings, all_places = places
+    """At most all but one of an archive's copies at once."""
+    settings, folders = replicas(settings, tmp_path, 3)
     contents = keep(tracker, settings, tmp_path, 6)
-    random, faults = Random(29), Counter[str]()
+    random, faults, elsewhere = Random(29), Counter[str](), tmp_path / "away"
     while faults.total() < (200 if EVERYWHERE else 30):
-        away = random.choice(all_places) if random.random() < 0.4 else None
+        away = random.choice(folders) if random.random() < 0.4 else None
         if away is not None:
-            away.go_away()
+            away.rename(elsewhere)
             faults["outage"] += 1
-        there = [place for place in all_places if place != away]
+        there = [folder for folder in folders if folder != away]
         for sha256, content in contents.items():
-            for place in random.sample(there, random.randint(1, len(there) - 1)):
-                name, kind = f"{sha256[:2]}/{sha256}", random.choice(["corrupted", "cut", "emptied", "lost"])
+            for folder in random.sample(there, random.randint(1, len(there) - 1)):
+                copy, kind = folder / sha256[:2] / sha256, random.choice(["corrupted", "cut", "emptied", "lost"])
                 faults[kind] += 1
                 if kind == "lost":
-                    place.remove(name)
+                    copy.unlink()
                 else:
                     flipped = bytes([content[0] ^ 1]) + content[1:]
-                    place.write(name, {"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
+                    copy.write_bytes({"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
         done = audit_archives(tracker, settings, "tester", everything=True)
-        assert (done.is_intact, list(done.unreachable)) == (True, [] if away is None else [away.url])
+        assert (done.is_intact, list(done.unreachable)) == (True, [] if away is None else [str(away)])
         if away is not None:
-            away.come_back()
-            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).unreachable
-        for place in all_places:
-            assert {sha256: place.read(f"{sha256[:2]}/{sha256}") for sha256 in contents} == contents
+            elsewhere.rename(away)
+            assert not audit_archives(tracker, settings, "tester", replica=str(away), everything=True).unreachable
+        for folder in folders:
+            assert {sha256: (folder / sha256[:2] / sha256).read_bytes() for sha256 in contents} == contents
     assert len(faults) == 5
     # The bad bytes were put aside.
-    aside = [name for place in all_places for name in place.names() if name.startswith("bad/")]
+    aside = [copy for folder in folders for copy in folder.glob("bad/*")]
     assert len(aside) == faults.total() - faults["lost"] - faults["outage"]
     history = in_reading(tracker, audits, limit=1_000)
     assert sum(one.repaired for one in history) == faults.total() - faults["outage"]
@@ -345,10 +260,10 @@ def test_staging_keeps_what_is_not_stored_yet(installation: Installation, folder
     folder.put(KEY, b"PK no archive")
     away = installation.with_settings(archive_replicas=str(installation.root / "missing"))
     away.run_session()
-    at_once = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.XSD)
-    (decision,) = review_staging(away.tracker, away.settings, at_once)
+    at_once = away.with_settings(staging_keep_failed_days=0).settings
+    (decision,) = review_staging(away.tracker, at_once)
     assert (decision.verdict, "not in the archive store yet" in decision.reason) == (RetentionVerdict.KEEP, True)
     (installation.root / "missing").mkdir()
     assert repair_archives(away.tracker, away.settings, "tester").caught_up.copies == 1
-    (decision,) = review_staging(away.tracker, away.settings, at_once)
+    (decision,) = review_staging(away.tracker, at_once)
     assert decision.verdict is RetentionVerdict.REMOVE

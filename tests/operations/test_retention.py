@@ -17,7 +17,6 @@ from dcc.operations.retention import cleanup
 from dcc.operations.retention.cleanup import (
     CleaningResult,
     KnownArchive,
-    Policy,
     RetentionDecision,
     RetentionVerdict,
     clean,
@@ -35,7 +34,7 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.rechecks import recheck
-from dcc.session.session_request import SessionRequest
+from dcc.settings import Settings
 from dcc.store.staging import Origin, Staging, remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import in_reading
@@ -48,9 +47,8 @@ from tests.support.raising import raising
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
 NOW = datetime(2026, 11, 21, 12)
-POLICY = Policy(keep_days=90, keep_failed_days=365, keep_part_days=7, phase=Phase.QC)
+USUAL = Settings()
 WHOLE = {ZIP: b"no zip", f"{ZIP}.contents/a.xml": b"<a/>"}
-AT_ONCE = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.DATA)
 ARCHIVE, CONTENTS, PART, ORIGIN = "x.zip", "x.zip.contents", "x.zip.part", "x.zip.part.json"
 KINDS = {ARCHIVE: StagedKind.ARCHIVE, CONTENTS: StagedKind.CONTENTS, PART: StagedKind.PART, ORIGIN: StagedKind.ORIGIN}
 
@@ -66,41 +64,34 @@ def _known(phase: Phase, status: Status, days: float, **facts: bool) -> KnownArc
 
 
 @pytest.mark.parametrize(
-    ("phase", "status", "days"),
+    ("phase", "status", "facts", "days"),
     [
-        (Phase.QC, Status.DONE, 90),
-        (Phase.XSD, Status.FAILED, 365),
-        (Phase.UNZIP, Status.FAILED, 365),
-        (Phase.UPLOAD, Status.CANCELLED, 365),
-        (Phase.ZIP_NAME, Status.DONE, 365),
+        (Phase.QC, Status.DONE, {}, 90),
+        (Phase.XSD, Status.FAILED, {}, 365),
+        (Phase.UNZIP, Status.FAILED, {}, 365),
+        (Phase.UPLOAD, Status.CANCELLED, {}, 365),
+        (Phase.ZIP_NAME, Status.DONE, {}, 365),
+        # A session may want these.
+        (Phase.QC, Status.PENDING, {}, None),
+        (Phase.DATA, Status.DONE, {}, None),
+        (Phase.XSD, Status.FAILED, {"to_upload": True}, None),
+        (Phase.XSD, Status.FAILED, {"validated": False}, None),
+        (Phase.DATA, Status.FAILED, {"held": True}, None),
+        (Phase.UPLOAD, Status.PENDING, {"held": True}, None),
+        (Phase.XSD, Status.DONE, {"to_upload": True}, None),
+        (Phase.ZIP_MD5, Status.DONE, {}, None),
+        (Phase.UNZIP, Status.PENDING, {}, None),
+        (Phase.XSD, Status.RUNNING, {"validated": False}, None),
     ],
 )
-def test_an_archive_goes_when_it_is_old_enough_for_its_state(phase: Phase, status: Status, days: int) -> None:
-    for age, verdict in ((days - 0.5, RetentionVerdict.KEEP), (days + 0.5, RetentionVerdict.REMOVE)):
-        known = _known(phase, status, age)
-        (decision,) = retention_decisions(_staged(ARCHIVE, CONTENTS, days=age), known, POLICY, NOW)
+def test_an_archive_goes_when_it_is_old_enough_for_its_state(
+    phase: Phase, status: Status, facts: dict[str, bool], days: int | None
+) -> None:
+    for age in (9_999.5,) if days is None else (days - 0.5, days + 0.5):
+        verdict = RetentionVerdict.KEEP if days is None or age < days else RetentionVerdict.REMOVE
+        known = _known(phase, status, age, **facts)
+        (decision,) = retention_decisions(_staged(ARCHIVE, CONTENTS, days=age), known, USUAL, NOW)
         assert (decision.verdict, decision.age_days) == (verdict, int(age))
-
-
-@pytest.mark.parametrize(
-    ("phase", "status", "facts"),
-    [
-        (Phase.QC, Status.PENDING, {}),
-        (Phase.DATA, Status.DONE, {}),
-        (Phase.XSD, Status.FAILED, {"to_upload": True}),
-        (Phase.XSD, Status.FAILED, {"validated": False}),
-        (Phase.DATA, Status.FAILED, {"held": True}),
-        (Phase.UPLOAD, Status.PENDING, {"held": True}),
-        (Phase.XSD, Status.DONE, {"to_upload": True}),
-        (Phase.ZIP_MD5, Status.DONE, {}),
-        (Phase.UNZIP, Status.PENDING, {}),
-        (Phase.XSD, Status.RUNNING, {"validated": False}),
-    ],
-)
-def test_an_archive_that_a_session_may_want_stays(phase: Phase, status: Status, facts: dict[str, bool]) -> None:
-    known = _known(phase, status, 9_999, **facts)
-    (decision,) = retention_decisions(_staged(ARCHIVE, CONTENTS, days=9_999), known, POLICY, NOW)
-    assert decision.verdict is RetentionVerdict.KEEP
 
 
 def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_does_not_know_is_unknown() -> None:
@@ -112,10 +103,10 @@ def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_do
         (Phase.XSD, Status.DONE, True, 0, RetentionVerdict.REMOVE),
     ):
         (decision,) = retention_decisions(
-            _staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW
+            _staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), USUAL, NOW
         )
         assert decision.verdict is verdict, (phase, status, hosted, days)
-    (decision,) = retention_decisions(_staged(ARCHIVE, days=9_999), None, POLICY, NOW)
+    (decision,) = retention_decisions(_staged(ARCHIVE, days=9_999), None, USUAL, NOW)
     assert (decision.verdict, decision.reason) == (RetentionVerdict.UNKNOWN, "not known to the tracker")
 
 
@@ -138,7 +129,7 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
     assert found["add/y.zip"].bytes == 6
     assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {StagedKind.UNKNOWN}
-    (decision,) = retention_decisions(found["edit"], None, POLICY, NOW)
+    (decision,) = retention_decisions(found["edit"], None, USUAL, NOW)
     assert (decision.verdict, decision.reason) == (RetentionVerdict.KEEP, "a link, which is not followed")
 
 
@@ -211,9 +202,15 @@ class TestAside:
         assert list(root.rglob(".*")) == []
 
 
-def _clean(data: DataInstallation | Installation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> CleaningResult:
-    decisions = review_staging(data.tracker, data.settings, policy)
-    return clean(data.tracker, data.settings, policy, decisions, unknown=unknown)
+def at_once(of: DataInstallation | Installation, phase: str = "data") -> Settings:
+    """The settings of an installation, but that nothing is kept for any time that has passed a phase, or failed."""
+    days = ("staging_keep_days", "staging_keep_failed_days", "staging_keep_part_days")
+    return of.settings.model_copy(update={**dict.fromkeys(days, 0), "staging_keep_phase": phase})
+
+
+def _clean(data: DataInstallation | Installation, phase: str = "data", *, unknown: bool = False) -> CleaningResult:
+    settings = at_once(data, phase)
+    return clean(data.tracker, settings, review_staging(data.tracker, settings), unknown=unknown)
 
 
 def _verdicts(decisions: list[RetentionDecision]) -> dict[str, RetentionVerdict]:
@@ -245,7 +242,9 @@ def damaged(data: DataInstallation, prepared_installations: PreparedInstallation
     return data.base
 
 
-def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(through: DataInstallation) -> None:
+def test_what_is_removed_is_in_the_story_of_its_submission_and_can_be_judged_had_again_and_withdrawn(
+    through: DataInstallation,
+) -> None:
     ending = through.ending()
     cleaned = _clean(through)
     assert [one.staged.place for one in cleaned.removed] == [ZIP]
@@ -257,27 +256,20 @@ def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(
     assert story.reasons == ()
     assert through.ending() == ending
 
+    rechecked = recheck(through.tracker, through.qc, through.settings, keys=[KEY], author="me", reason="try")
+    assert rechecked.documents == 2
+    assert (Phase.DATA, "data done") in through.take_up().told(ZIP)
+    assert through.ending() == ending
+    assert through.base.staged() == {}
+
     through.base.process_again(ZIP)
     through.take_up()
     assert {"add/H.2013-10-31.1.impc.zip", f"{ZIP}.contents/{SPECIMENS}"} <= set(through.base.staged())
     assert through.states() == {ZIP: "qc pending"}
     assert through.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
 
-
-@only_sqlite
-def test_what_went_from_staging_is_judged_again_from_the_database_and_can_be_withdrawn(
-    through: DataInstallation,
-) -> None:
-    before = through.ending()
     _clean(through)
-    rechecked = recheck(through.tracker, through.qc, through.settings, keys=[KEY], author="me", reason="try")
-    assert rechecked.documents == 2
-    told = through.take_up()
-    assert (Phase.DATA, "data done") in told.told(ZIP)
-    assert through.ending() == before
-    assert through.base.staged() == {}
-    undone = through.withdraw(KEY, author="me", reason="wrong")
-    assert len(undone.withdrawn) == 2
+    assert len(through.withdraw(KEY, author="me", reason="wrong").withdrawn) == 2
     assert through.states() == {ZIP: "upload cancelled"}
 
 
@@ -298,8 +290,7 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     data.put(ZIP, specimens())
     data.validate()
     assert _clean(data).removed == []
-    until_xsd = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.XSD)
-    assert [one.staged.place for one in _clean(data, until_xsd).removed] == [ZIP]
+    assert [one.staged.place for one in _clean(data, "xsd").removed] == [ZIP]
     data.take_up()
     assert data.states() == {ZIP: "zip_name done"}
     data.run()
@@ -314,7 +305,7 @@ def test_nothing_is_removed_beside_a_session_and_what_cannot_be_is_said(
         with pytest.raises(SessionActiveError, match="is active"):
             _clean(damaged)
         with pytest.raises(SessionActiveError, match="is active"):
-            clean(damaged.tracker, damaged.settings, AT_ONCE, [])
+            clean(damaged.tracker, damaged.settings, [])
 
     monkeypatch.setattr(os, "rename", raising(PermissionError(13, "Permission denied", "x.zip")))
     with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
@@ -322,35 +313,20 @@ def test_nothing_is_removed_beside_a_session_and_what_cannot_be_is_said(
     assert damaged.staged() == before
 
 
-def test_what_changed_since_it_was_looked_at_is_left_alone(through: DataInstallation) -> None:
-    decisions = review_staging(through.tracker, through.settings, AT_ONCE)
-    through.base.process_again(ZIP)
-    cleaned = clean(through.tracker, through.settings, AT_ONCE, decisions)
-    assert (cleaned.removed, cleaned.changed) == ([], [ZIP])
-    assert ZIP in through.base.staged()
-
-
 @only_sqlite
-def test_a_session_cleans_up_after_itself_only_if_the_settings_say_so(damaged: Installation) -> None:
-    assert damaged.with_settings(staging_keep_failed_days=0).run_session().closing_notices == ()
-    assert ZIP in damaged.staged()
-    result = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True).run_session()
-    (notice,) = result.closing_notices
-    assert notice.startswith("Removed ")
-    assert damaged.staged() == {}
-
-
-@only_sqlite
-def test_a_session_of_a_group_removes_only_what_its_centres_submitted(damaged: Installation) -> None:
+def test_a_session_cleans_only_if_the_settings_say_so_and_that_of_a_group_only_what_its_centres_submitted(
+    damaged: Installation,
+) -> None:
     of_j, left_over = ZIP.replace("H.", "J."), "add/.x.contents.unpacking-1/a.xml"
     damaged.add_folder("J", "other").put(of_j, b"no zip")
-    damaged.run_session()
+    assert damaged.with_settings(staging_keep_failed_days=0).run_session().closing_notices == ()
     (damaged.settings.staging_directory / left_over).parent.mkdir()
     (damaged.settings.staging_directory / left_over).touch()
+    assert set(damaged.staged()) == {ZIP, of_j, left_over}
     cleaning = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True, groups="europe=H;america=J")
     for group, left in (("america", {ZIP, left_over}), (None, set())):
-        with open_session(cleaning.tracker, cleaning.settings, SessionRequest(group=group)):
-            pass
+        (notice,) = cleaning.run_session(group=group).closing_notices
+        assert notice.startswith("Removed ")
         assert set(damaged.staged()) == left
 
 
@@ -373,9 +349,7 @@ def test_a_cleaning_that_was_killed_leaves_nothing_behind(
     (left,) = damaged.settings.staging_directory.glob("add/.*.removed-*")
     assert [path.name for path in left.iterdir()] == [KEY.file_name]
     monkeypatch.undo()
-    assert _verdicts(review_staging(damaged.tracker, damaged.settings, POLICY)) == {
-        f"add/{left.name}": RetentionVerdict.REMOVE
-    }
+    assert _verdicts(review_staging(damaged.tracker, damaged.settings)) == {f"add/{left.name}": RetentionVerdict.REMOVE}
     damaged.run_session()
     assert damaged.staged() == {}
 
@@ -408,14 +382,14 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(installation: I
     staging.prepare(KEY)
     staging.note_origin(KEY, Origin(folder.source_id, 10, 1))
     staging.part(KEY).write_bytes(b"12345")
-    (kept,) = review_staging(installation.tracker, installation.settings, AT_ONCE)
+    (kept,) = review_staging(installation.tracker, at_once(installation))
     assert (kept.verdict, kept.reason) == (RetentionVerdict.KEEP, "its download goes on from there")
     (folder.path / ZIP).unlink()
     for _ in range(2):
         installation.with_settings(min_free_bytes=2**62).run_session()
-    (gone,) = review_staging(installation.tracker, installation.settings, AT_ONCE)
+    (gone,) = review_staging(installation.tracker, at_once(installation))
     assert gone.verdict is RetentionVerdict.REMOVE
-    clean(installation.tracker, installation.settings, AT_ONCE, [gone])
+    clean(installation.tracker, at_once(installation), [gone])
     assert installation.staged() == {}
 
 

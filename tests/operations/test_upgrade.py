@@ -173,5 +173,4 @@ def test_sessions_go_on_where_those_of_before_have_ended(upgraded: Upgraded) -> 
     assert "isBaseline" in upgraded.run("report", BROKEN)
     sessions = json.loads(upgraded.run("sessions", "--json"))
     assert len(sessions) == 5
-    upgraded.run("instance", "rebuild")
     upgraded.examine()

@@ -16,7 +16,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import CleaningError, ConfigurationError
 from dcc.messages import Message
 from dcc.naming import Action
-from dcc.operations.retention.cleanup import Policy, clean, review_staging
+from dcc.operations.retention.cleanup import clean, review_staging
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause, Fact
@@ -146,9 +146,8 @@ def test_reports_come_with_the_session_and_go_with_the_archive(installation: Ins
     page = report_path(keeping.settings, ZipKey(Action.ADD, "H.2013-11-01.2.impc.zip"))
     assert any("Kept 1 submission reports" in notice for notice in result.closing_notices)
     assert json.loads(page.with_suffix(".json").read_text("utf-8"))["qc_missing"]
-    policy = Policy(0, 0, 0, Phase.QC)
-    decisions = review_staging(keeping.tracker, keeping.settings, policy)
-    cleaned = clean(keeping.tracker, keeping.settings, policy, decisions)
+    at_once = keeping.with_settings(staging_keep_failed_days=0).settings
+    cleaned = clean(keeping.tracker, at_once, review_staging(keeping.tracker, at_once))
     assert [decision.staged.place for decision in cleaned.removed] == ["add/H.2013-11-01.2.impc.zip"]
     assert not page.exists()
     assert not page.with_suffix(".json").exists()

@@ -135,17 +135,6 @@ def test_exports_are_for_their_directorys_group_and_nobody_else(tmp_path: Path) 
     )
 
 
-def test_a_report_is_not_written_through_a_file_that_somebody_laid_out(tmp_path: Path) -> None:
-    """Neither through a link nor into a file that they keep open."""
-    victim = tmp_path / "victim"
-    victim.write_text("as it was")
-    (tmp_path / f".session-000007.txt.{os.getpid()}").symlink_to(victim)
-    write_to_directory(tmp_path, Report(7, "Subject", "Text"))
-    assert victim.read_text() == "as it was"
-    assert (tmp_path / "session-000007.txt").read_text() == "Subject\n\nText"
-    assert not (tmp_path / "session-000007.txt").is_symlink()
-
-
 @pytest.fixture
 def strangers_link(tmp_path: Path) -> Path:
     """A link to a directory of ours that another user has made."""

@@ -223,7 +223,7 @@ def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest
     processes = WorkerProcesses(1, id, 0)
     seen = processes.submit("a.xml", _own_surroundings).result()
     processes.stop()
-    assert b"multiprocessing" in seen
+    assert b"worker_processes" in seen
     assert b"DCC_LOG_LEVEL=debug" in seen
     assert SECRET.encode() not in seen
     assert environment_without_secrets().keys() >= {"PATH", "DCC_LOG_LEVEL"}

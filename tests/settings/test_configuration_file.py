@@ -13,6 +13,7 @@ from dcc.runtime.processes import environment_without_secrets
 from dcc.settings import SECTION_OF, Settings, configured_settings, load_settings
 from dcc.settings.hosts import parse_authority, parse_hosts, parse_origin
 from dcc.settings.settings_page import configuration_text
+from tests.support.environments import forget_settings
 
 SECRET = "s3cret-pass"
 
@@ -20,8 +21,7 @@ SECRET = "s3cret-pass"
 @pytest.fixture
 def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The path of the file in a DCC_HOME; nothing else is set."""
-    for name in [name for name in os.environ if name.upper().startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_HOME", str(tmp_path))
     return tmp_path / "dcc.toml"
 
@@ -207,28 +207,6 @@ def test_each_group_has_its_centres() -> None:
 def test_groups_have_intervals_of_their_own() -> None:
     intervals = load_settings(group_intervals=" europe=0 */2 * * * ;asia = 30 3 * * *;").intervals_of_groups
     assert intervals == {"europe": "0 */2 * * *", "asia": "30 3 * * *"}
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("groups", "europe", "'europe' is no group of centres"),
-        ("groups", "europe=", "'europe=' is no group of centres"),
-        ("groups", "=H", "'=H' is no group of centres"),
-        ("groups", "the north=H", "is no group of centres"),
-        ("groups", "europe=H=J", "is no group of centres"),
-        ("groups", "europe=H,asia=J", "is no group of centres"),
-        ("groups", "europe=H;europe=J", "group europe is there twice"),
-        ("groups", "the-north=H;the_north=J", "groups the-north and the_north differ by hyphens alone"),
-        ("groups", "europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
-        ("group_intervals", "0 * * * *", "is no interval of a group"),
-        ("group_intervals", "europe=", "'europe=' is no interval of a group"),
-        ("group_intervals", "europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
-    ],
-)
-def test_a_wrong_group_or_interval_of_one_is_refused(name: str, text: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: .*{said}"):
-        load_settings(**{name: text})
 
 
 def test_hosts_are_read_without_their_ports() -> None:

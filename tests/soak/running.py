@@ -54,7 +54,6 @@ class Plan:
     archives: int = 12
     sessions: int | None = None
     daemon: bool = True
-    servers: bool = True
 
 
 @dataclass
@@ -77,11 +76,8 @@ class Installation:
         for part in (plan.folder, self._served):
             part.mkdir()
             part.chmod(0o755)
-        self._sftp: SftpServer | None = None
-        self._ftp: FtpServer | None = None
-        if plan.servers:
-            self._sftp = stack.enter_context(SftpServer(plan.folder / "sshd"))
-            self._ftp = stack.enter_context(FtpServer(plan.folder / "vsftpd", self._served))
+        self._sftp = stack.enter_context(SftpServer(plan.folder / "sshd"))
+        self._ftp = stack.enter_context(FtpServer(plan.folder / "vsftpd", self._served))
         self.environment = clean() | {
             "DCC_HOME": str(plan.folder / "home"),
             **AT_ONCE,
@@ -104,12 +100,12 @@ class Installation:
         subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
         with self.opened() as tracker:
             installations.Installation(tracker, self.settings, plan.folder).add_centre(*CENTRES)
-        protocols = ["sftp", "ftp", "sftp", "file", "sftp", "ftp"] if plan.servers else ["file"] * 4
+        protocols = ["sftp", "ftp", "sftp", "file", "sftp", "ftp"]
         first = [self._add_site(f"site{n}", CENTRES[n % 4], protocol) for n, protocol in enumerate(protocols)]
         self.world = World(plan.seed, first, self._newcomer, self._remove)
 
     def _newcomer(self, day: int) -> Site:
-        return self._add_site(f"newcomer{day}", CENTRES[day % len(CENTRES)], "sftp" if self._sftp else "file")
+        return self._add_site(f"newcomer{day}", CENTRES[day % len(CENTRES)], "sftp")
 
     def _add_site(self, name: str, centre: str, protocol: str) -> Site:
         folder = self._served / name
@@ -117,9 +113,9 @@ class Installation:
             part.mkdir()
             part.chmod(0o755)
         share = Share(folder, SourceProtocol(protocol), "localhost", base_path=str(folder))
-        if protocol == "sftp" and self._sftp is not None:
+        if protocol == "sftp":
             share = replace(share, hostname=self._sftp.hostname, **self._sftp.login)
-        elif protocol == "ftp" and self._ftp is not None:
+        elif protocol == "ftp":
             share = replace(share, hostname=self._ftp.hostname, base_path=f"/{folder.name}")
         address = share.address(centre=centre)
         with self.opened() as tracker:

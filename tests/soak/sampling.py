@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, func, inspect, select, table, text
 
-from dcc.operations.metrics.disk_metrics import database_bytes, tree_size
+from dcc.operations.metrics.collector import database_bytes, tree_size
 from tests.support.process_trees import children, descendants
 
 _OF_USER = text("SELECT count(*) FROM information_schema.processlist WHERE user = 'dcc'")
@@ -91,7 +91,7 @@ def sample_tree(pid: int) -> dict[str, ProcessSample]:
     for one in (pid, *descendants(pid)):
         try:
             words = Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
-            if b"execute_run" in words or b"multiprocessing" in b" ".join(words):
+            if any(part in b" ".join(words) for part in (b"execute_run", b"multiprocessing", b"worker_processes")):
                 continue
             samples[f"{_name(words)} {one}"] = sample_process(one)
         except (OSError, IndexError):

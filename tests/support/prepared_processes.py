@@ -96,7 +96,7 @@ def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     # In the usual folder for temporary files.
     forkserver.ensure_running()
 
-    def started(begin: Callable[[], object]) -> tuple[BaseProcess, Connection]:
+    def started(begin: Callable[[], object]) -> tuple[Any, Connection]:
         if isinstance(begin, partial) and begin.func is replay_worker.begin and begin.args[0] is not None:
             # Proposed rules are loaded before all that uses rules.
             return spawned(begin)
@@ -104,6 +104,7 @@ def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         process = FORKED.Process(target=_work, args=(there, begin), daemon=True)
         process.start()
         there.close()
+        process.wait = process.join  # type: ignore[attr-defined]
         return process, here
 
     monkeypatch.setattr(worker_processes, "start_worker", started)

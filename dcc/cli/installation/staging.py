@@ -75,11 +75,11 @@ def list_staging(files: bool, **policy: object) -> None:
       --files everything ("files"), are lists of {"place", "kinds", "bytes", "age_days",
       "verdict" (keep, remove, unknown), "reason", "centre", "phase", "status"}
     """
-    from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
+    from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
 
     settings = settings_from_environment(**policy)
     with open_tracker(settings) as tracker:
-        decisions = review_staging(tracker, settings, Policy.from_settings(settings))
+        decisions = review_staging(tracker, settings)
     unknown = [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
     going = [decision for decision in decisions if decision.verdict is RetentionVerdict.REMOVE]
     if wants_json():
@@ -128,17 +128,16 @@ def clean(yes: bool, dry_run: bool, unknown: bool, **policy: object) -> None:
     JSON: {"dry_run", "removed", "bytes", "changed" (places left alone, for they had changed
       meanwhile), "unknown"}; removed and unknown as of `dcc staging list`
     """
-    from dcc.operations.retention.cleanup import CleaningResult, Policy, RetentionVerdict, review_staging
+    from dcc.operations.retention.cleanup import CleaningResult, RetentionVerdict, review_staging
     from dcc.operations.retention.cleanup import clean as remove
 
     if yes and dry_run:
         raise click.UsageError("--yes and --dry-run exclude each other.")
     settings = settings_from_environment(**policy)
-    rules = Policy.from_settings(settings)
     with open_tracker(settings) as tracker:
-        decisions = review_staging(tracker, settings, rules)
+        decisions = review_staging(tracker, settings)
         if yes:
-            cleaned = remove(tracker, settings, rules, decisions, unknown=unknown)
+            cleaned = remove(tracker, settings, decisions, unknown=unknown)
         else:
             wanted = (RetentionVerdict.REMOVE, RetentionVerdict.UNKNOWN) if unknown else (RetentionVerdict.REMOVE,)
             cleaned = CleaningResult([decision for decision in decisions if decision.verdict in wanted])

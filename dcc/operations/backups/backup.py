@@ -27,7 +27,7 @@ from sqlalchemy.engine import make_url
 
 from dcc.databases.database import Database, database_of
 from dcc.databases.engines import database_label
-from dcc.databases.schema import refuse_unfinished, require_file
+from dcc.databases.schema import known_revision, refuse_unfinished, require_file
 from dcc.databases.transactions import run_reading
 from dcc.errors import BackupActiveError, BackupError, DccError
 from dcc.operations.archive_audits import ArchiveCopies
@@ -38,7 +38,6 @@ from dcc.operations.backups.database_files import (
     fsync,
     no_progress,
     open_file,
-    revision_of,
     snapshot,
     sum_tables,
     write_file,
@@ -295,7 +294,7 @@ def make_backup(
     # Before the directory is made.
     for engine in (tracker, qc):
         require_file(engine)
-        run_reading(engine, partial(revision_of, database=database_of(engine)))
+        run_reading(engine, partial(known_revision, database=database_of(engine)))
     with _alone_in(directory):
         with _disk_errors(directory):
             newest, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)
@@ -360,7 +359,7 @@ def _write_database(
 ) -> DatabaseOfSet:
     file = path / database.file_name
     refuse_unfinished(source, database)
-    revision = revision_of(source, database)
+    revision = known_revision(source, database)
     sums = write_file(source, database, revision, file, on_progress)
     if not with_secrets:
         sums = remove_secrets(file, database, on_progress)

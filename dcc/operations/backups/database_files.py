@@ -26,7 +26,7 @@ from sqlalchemy.engine import ExceptionContext
 
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import DESCRIPTION, Database, database_of
-from dcc.databases.engines import database_label, disposed, open_url
+from dcc.databases.engines import disposed, open_url
 from dcc.databases.schema import (
     UNFINISHED_COPY,
     columns_of,
@@ -36,11 +36,11 @@ from dcc.databases.schema import (
     make_views,
     record_revision,
     require_file,
-    revision_in,
 )
 from dcc.databases.transactions import run_patiently, writing
 from dcc.errors import BackupError, CopyFailedError, DccError
 from dcc.runtime.disk_space import is_full
+from dcc.runtime.private_files import PRIVATE_FILE
 from dcc.session.leases import Lease, active_sessions
 from dcc.settings import Settings
 from dcc.tracker.models import SessionLock
@@ -264,7 +264,6 @@ def _begin(stack: ExitStack, engine: Engine) -> Connection:
 
 
 _PAGES: Final = 2_000
-_PRIVATE: Final = 0o600
 
 
 @contextmanager
@@ -288,7 +287,7 @@ def write_file(
     and has no write-ahead log. Raises CopyFailedError for rows that SQLite cannot hold, and OSError and sqlite3.Error
     if the file cannot be written.
     """
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
     if source.dialect.name == "sqlite":
         sums = None
         _copy_pages(source, database, path, on_progress)
@@ -300,9 +299,7 @@ def write_file(
 
 
 def _copy_pages(source: Connection, database: Database, path: Path, on_progress: Progress) -> None:
-    driver = source.connection.driver_connection
-    if not isinstance(driver, sqlite3.Connection):
-        raise TypeError(f"{driver!r} is no connection to SQLite.")
+    driver: Any = source.connection.driver_connection
     what = f"pages of the {database.name}"
     with closing(sqlite3.connect(path)) as target:
         driver.backup(target, pages=_PAGES, progress=lambda _, left, total: on_progress(what, total - left, total))
@@ -397,11 +394,6 @@ def open_file(path: Path, database: Database) -> Iterator[Connection]:
 
     Raises BackupError for a file that cannot be read or is no database.
     """
-    with disposed(_file_engine(path, database)) as engine, engine.connect() as connection:
-        yield connection
-
-
-def _file_engine(path: Path, database: Database) -> Engine:
     address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -414,25 +406,8 @@ def _file_engine(path: Path, database: Database) -> Engine:
         return BackupError(f"{path} could not be read: {context.original_exception}. Use another backup.")
 
     event.listen(engine, "handle_error", explain)
-    return engine
-
-
-def revision_of(connection: Connection, database: Database) -> str:
-    """The schema of a database. Raises the database's `outdated` error if it is unknown."""
-    revision, label = revision_in(connection), database_label(connection.engine.url)
-    if revision is None:
-        raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
-    if revision not in database.revisions:
-        raise database.outdated(
-            f"The {database.name} {label} has the schema {revision}, and this version knows {min(database.revisions)} "
-            f"to {database.head}. Use the version of dcc that wrote it, or a later one."
-        )
-    return revision
-
-
-def revision_is_known(connection: Connection, database: Database) -> bool:
-    """Whether a database has a schema of this version or of an earlier one."""
-    return revision_in(connection) in database.revisions
+    with disposed(engine), engine.connect() as connection:
+        yield connection
 
 
 def remove_file(path: Path) -> None:

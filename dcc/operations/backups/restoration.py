@@ -47,7 +47,7 @@ from dcc.operations.backups.staged_files import (
 )
 from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
 from dcc.qc.database import QC_DATABASE
-from dcc.runtime.private_files import make_directory
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import end_sessions_of_copy
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
@@ -211,15 +211,11 @@ def _current(path: Path, of_set: DatabaseOfSet, target: Target) -> Iterator[Conn
         make_directory(upgraded.parent)
         remove_file(upgraded)
         shutil.copyfile(path, upgraded)
-        _upgrade(upgraded, database)
+        upgraded.chmod(PRIVATE_FILE)
+        with disposed(open_url(URL.create("sqlite", database=str(upgraded)), database)) as engine:
+            init_database(engine)
+        finish_file(upgraded)
         with open_file(upgraded, database) as connection:
             yield connection
     finally:
         remove_file(upgraded)
-
-
-def _upgrade(path: Path, database: Database) -> None:
-    path.chmod(0o600)
-    with disposed(open_url(URL.create("sqlite", database=str(path)), database)) as engine:
-        init_database(engine)
-    finish_file(path)

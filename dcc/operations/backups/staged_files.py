@@ -21,14 +21,13 @@ from typing import Final
 from dcc.errors import BackupError
 from dcc.naming import Action
 from dcc.runtime.checksums import md5_of_open_file
-from dcc.runtime.private_files import make_directory
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.store.staging import PREPARED_FILE
 
 FilesProgress = Callable[[int], None]
 _CONTENTS: Final = ".contents"
 _UNFINISHED: Final = (".part", ".part.json")
 _PREPARED: Final = ".restored"
-_PRIVATE: Final = 0o600
 _BLOCK: Final = 1 << 20
 
 
@@ -118,7 +117,7 @@ def _copied(source: BufferedReader, place: Path, modified_ns: int) -> str:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, _PRIVATE)
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 def write_index(path: Path, files: Iterator[StagedFile]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.database import MADE_FIRST, Database, database_of
 from dcc.databases.engines import database_label, disposed, open_url, same_database
-from dcc.databases.schema import UNFINISHED_COPY, create_database, init_database
+from dcc.databases.schema import UNFINISHED_COPY, create_database, init_database, revision_in
 from dcc.databases.transactions import run_writing, writing
 from dcc.errors import (
     ConfigurationError,
@@ -48,7 +48,6 @@ from dcc.operations.backups.database_files import (
     patient_connection,
     remove_file,
     remove_log,
-    revision_is_known,
     snapshot,
     sum_tables,
     write_file,
@@ -81,10 +80,11 @@ class Target:
 
     engine: Engine
     settings: Settings
-    database: Database = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.database = database_of(self.engine)
+    @property
+    def database(self) -> Database:
+        """Which of the databases it is."""
+        return database_of(self.engine)
 
     @property
     def label(self) -> str:
@@ -272,7 +272,8 @@ class Target:
         others = self._not_ours(present)
         if {MADE_FIRST, self.database.landmark} <= present:
             # A later version has tables that this one does not know.
-            return others if not self._on_server and revision_is_known(connection, self.database) else set()
+            is_known = revision_in(connection) in self.database.revisions
+            return others if is_known and not self._on_server else set()
         if UNFINISHED_COPY not in present:
             return others if MADE_FIRST in present else others | (present & set(self.database.metadata.tables))
         # A copy began here, and the table that identifies the database may be dropped already.
@@ -290,7 +291,7 @@ class Target:
         try:
             yield
         except DatabaseUnreachableError:
-            if self._on_server or not _is_usable(self._path):
+            if self._on_server or not os.access(self._path, os.R_OK | os.W_OK):
                 raise
 
 
@@ -339,10 +340,6 @@ def replace_both(tracker: Target, qc: Target) -> Iterator[None]:
         target.finish()
 
 
-def _is_usable(path: Path) -> bool:
-    return os.access(path, os.R_OK | os.W_OK)
-
-
 _CHECKS: Final = "SET SESSION foreign_key_checks = {0}"
 
 
@@ -352,7 +349,7 @@ def drop_tables(engine: Engine, database: Database) -> None:
     with engine.connect() as connection:
         present = set(inspect(connection).get_table_names())
         ours = present & {*database.metadata.tables, "alembic_version"}
-        if tells <= present and not revision_is_known(connection, database):
+        if tells <= present and revision_in(connection) not in database.revisions:
             ours = present - {UNFINISHED_COPY}
         connection.exec_driver_sql(_CHECKS.format(0))
         try:
@@ -441,7 +438,8 @@ def migrate_storage(
     began = time.monotonic()
     targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)
     refuse_same(targets, (tracker, qc))
-    _refuse_session(tracker, settings)
+    source_tracker, source_qc = Target(tracker, settings), Target(qc, settings)
+    source_tracker.refuse_session()
     for target in targets:
         target.refuse_others()
     refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
@@ -453,20 +451,15 @@ def migrate_storage(
             with snapshot(tracker, qc, settings) as both:
                 sums_of_qc = of_qc.fill(both.qc, on_progress)
                 sums_of_tracker = of_tracker.fill(both.tracker, on_progress)
-            _refuse_session(tracker, settings)
-            _compare(Target(qc, settings), sums_of_qc, on_progress)
-            _compare(Target(tracker, settings), sums_of_tracker, on_progress)
+            source_tracker.refuse_session()
+            _compare(source_qc, sums_of_qc, on_progress)
+            _compare(source_tracker, sums_of_tracker, on_progress)
             with replace_both(of_tracker, of_qc):
                 pass
         finally:
             for target in targets:
                 target.discard()
     return MigrationReport(sums_of_tracker, sums_of_qc, time.monotonic() - began)
-
-
-def _refuse_session(tracker: Engine, settings: Settings) -> None:
-    with writing(tracker) as connection:
-        refuse_during_session(connection, settings)
 
 
 def _compare(source: Target, copied: Mapping[str, TableSum], on_progress: Progress) -> None:

@@ -335,7 +335,7 @@ def unfinished_files(connection: Connection, staging: Staging) -> Iterator[Incon
                     wrong = "It was being unpacked. The next session removes it: dcc crawl"
                 elif archive not in states:
                     wrong = "The tracker knows no such archive. Remove the file."
-                elif not _may_have_part(states[archive]):
+                elif states[archive].phase >= Phase.UNZIP and states[archive] != EXTRACTING:
                     wrong = (
                         f"It is part of an archive that is {states[archive]}: its download is over. Remove the file."
                     )
@@ -365,8 +365,3 @@ def _states(connection: Connection, action: Action, names: Iterable[str]) -> dic
         .where(ZipFile.file_name.in_(list(names)), ZipAction.todo_id == ACTION_IDS[action])
     )
     return {row.file_name: state_of(row) for row in connection.execute(query)}
-
-
-def _may_have_part(state: State) -> bool:
-    """Whether a submission in this state may be downloaded, or may continue a download."""
-    return state.phase < Phase.UNZIP or state == EXTRACTING

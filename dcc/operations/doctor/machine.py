@@ -152,13 +152,9 @@ def check_text(_: Environment) -> Iterator[CheckFinding]:
     """Names and messages beyond ASCII can be written."""
     of_files, of_text = sys.getfilesystemencoding(), locale.getpreferredencoding(do_setlocale=False)
     message = f"File names are in {of_files}, text is in {of_text}."
-    if {_plain(of_files), _plain(of_text)} == {"utf8"}:
+    if {encoding.lower().replace("-", "") for encoding in (of_files, of_text)} == {"utf8"}:
         yield ok("text", message)
     else:
         yield failed(
             "text", message, "Set a locale with UTF-8: LANG=C.UTF-8, or PYTHONUTF8=1, where dcc is started from."
         )
-
-
-def _plain(encoding: str) -> str:
-    return encoding.lower().replace("-", "")

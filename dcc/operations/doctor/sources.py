@@ -41,8 +41,6 @@ from dcc.tracker.register.source_addresses import load_addresses
 
 _SECONDS_TO_TELL: Final = 1.0
 _FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")
-
-
 _PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOTALL)
 
 
@@ -180,16 +178,18 @@ def check_answers(environment: Environment) -> Iterator[CheckFinding]:
     """Each active source accepts a login and lists its directories; all are asked at once."""
     with environment.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
-    checks = [_check_of(address) for address in addresses]
+    checks = [
+        DoctorCheck(
+            f"{address.label} at present",
+            partial(_check_answer, address),
+            f"Ask whoever runs the server; try it alone: dcc source test {address.id}",
+        )
+        for address in addresses
+    ]
     reserved = min(_SECONDS_TO_TELL, environment.seconds_left / 2)
     hurried = replace(environment, deadline=environment.deadline - reserved)
     for _, finding in run_all(checks, hurried):
         yield finding
-
-
-def _check_of(address: SourceAddress) -> DoctorCheck:
-    advice = f"Ask whoever runs the server; try it alone: dcc source test {address.id}"
-    return DoctorCheck(f"{address.label} at present", partial(_check_answer, address), advice)
 
 
 def _check_answer(address: SourceAddress, environment: Environment) -> Iterator[CheckFinding]:

@@ -17,7 +17,7 @@ from dcc.errors import DccError
 from dcc.messages import count_of
 from dcc.operations.doctor.checks import CheckFinding, Environment, NotReadyError, explained, failed, ok, tried, warning
 from dcc.operations.overview import store_overview
-from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
+from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.runtime.clock import utc_now
 from dcc.session.leases import active_sessions
@@ -38,8 +38,7 @@ def check_staging(environment: Environment) -> Iterator[CheckFinding]:
     with environment.reading(TRACKER) as connection:
         active = active_sessions(connection, settings)
     with disposed(environment.engine(TRACKER)) as tracker:
-        policy = Policy.from_settings(settings)
-        decisions = review_staging(tracker, environment.short_timeout_settings, policy, within=False)
+        decisions = review_staging(tracker, environment.short_timeout_settings, within=False)
     unknown = [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
     going = [decision for decision in decisions if decision.verdict is RetentionVerdict.REMOVE]
     parts = sum(decision.staged.of(StagedKind.PART, StagedKind.ORIGIN) is not None for decision in going)

@@ -57,26 +57,6 @@ class RetentionVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """Days to keep submissions that have passed `phase`, that failed or were given up, and parts without a source."""
-
-    keep_days: int
-    keep_failed_days: int
-    keep_part_days: int
-    phase: Phase
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> Policy:
-        """The policy of the settings."""
-        return cls(
-            keep_days=settings.staging_keep_days,
-            keep_failed_days=settings.staging_keep_failed_days,
-            keep_part_days=settings.staging_keep_part_days,
-            phase=Phase[settings.staging_keep_phase.upper()],
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class KnownArchive:
     """What the tracker knows of a submission: `changed` is the time of its latest change of state (UTC, naive).
 
@@ -108,7 +88,7 @@ class RetentionDecision:
 
 
 def retention_decisions(
-    staged: StagedArchive, known: KnownArchive | None, policy: Policy, now: datetime
+    staged: StagedArchive, known: KnownArchive | None, settings: Settings, now: datetime
 ) -> list[RetentionDecision]:
     """Decide on an archive with its contents, and on a part of it, if there are both; `now` is in UTC, naive."""
     if known is None:
@@ -116,7 +96,7 @@ def retention_decisions(
     decisions = []
     for kinds, keep, changed in ((_WHOLE, _keep_whole, known.changed), (_PART, _keep_part, None)):
         if (one := staged.of(*kinds)) is not None:
-            kept = keep(one, known, policy)
+            kept = keep(one, known, settings)
             age = _age(now, one.modified, changed)
             verdict = RetentionVerdict.KEEP if kept.days is None or age < kept.days else RetentionVerdict.REMOVE
             decisions.append(RetentionDecision(one, verdict, kept.reason, age, known))
@@ -141,30 +121,30 @@ class _Retention(NamedTuple):
     reason: str
 
 
-def _keep_whole(staged: StagedArchive, known: KnownArchive, policy: Policy) -> _Retention:
+def _keep_whole(staged: StagedArchive, known: KnownArchive, settings: Settings) -> _Retention:
     """How long an archive with its contents is kept."""
-    state = known.state
+    state, last_phase = known.state, Phase[settings.staging_keep_phase.upper()]
     if not known.stored and staged.of(StagedKind.ARCHIVE) is not None:
         return _Retention(None, "it is not in the archive store yet: dcc archive repair")
     if state == WAITING:
-        return _Retention(policy.keep_failed_days, "it is to be downloaded again")
+        return _Retention(settings.staging_keep_failed_days, "it is to be downloaded again")
     if not known.validated or (not state.failed and state < VALID):
         return _Retention(None, "it is not validated whole")
-    if known.held or (known.to_upload and policy.phase > Phase.XSD):
+    if known.held or (known.to_upload and last_phase > Phase.XSD):
         return _Retention(None, "a document of it waits to be uploaded or confirmed")
     if state.status in (Status.FAILED, Status.CANCELLED):
-        return _Retention(policy.keep_failed_days, f"it is at {state}")
-    if state >= State(policy.phase, Status.DONE):
-        return _Retention(policy.keep_days, f"it is through, at {state}")
-    return _Retention(None, f"it is not through {policy.phase.short_name} yet, at {state}")
+        return _Retention(settings.staging_keep_failed_days, f"it is at {state}")
+    if state >= State(last_phase, Status.DONE):
+        return _Retention(settings.staging_keep_days, f"it is through, at {state}")
+    return _Retention(None, f"it is not through {last_phase.short_name} yet, at {state}")
 
 
-def _keep_part(_: StagedArchive, known: KnownArchive, policy: Policy) -> _Retention:
+def _keep_part(_: StagedArchive, known: KnownArchive, settings: Settings) -> _Retention:
     if known.state != WAITING and known.state not in NOT_ARRIVED:
         return _Retention(0, "a part of an archive that has arrived since")
     if known.hosted:
         return _Retention(None, "its download goes on from there")
-    return _Retention(policy.keep_part_days, "a part of an archive that no file source hosts any more")
+    return _Retention(settings.staging_keep_part_days, "a part of an archive that no file source hosts any more")
 
 
 def _age(now: datetime, modified: float, changed: datetime | None = None) -> int:
@@ -235,9 +215,7 @@ class CleaningResult:
         return sum(decision.staged.bytes for decision in self.removed)
 
 
-def review_staging(
-    tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True
-) -> list[RetentionDecision]:
+def review_staging(tracker: Engine, settings: Settings, *, within: bool = True) -> list[RetentionDecision]:
     """The content of staging, by place, with a decision on each; changes nothing. For `within` see `read_staging`.
 
     Raises ConfigurationError for a staging area that cannot be read, and TrackerUnreachableError.
@@ -245,13 +223,12 @@ def review_staging(
     staged = read_staging(settings.staging_directory, within=within)
     keys = {archive.key for archive in staged if archive.key is not None}
     known = run_reading(tracker, lambda connection: known_archives(connection, keys))
-    return _decide(staged, known, policy, utc_now())
+    return _decide(staged, known, settings, utc_now())
 
 
 def clean(
     tracker: Engine,
     settings: Settings,
-    policy: Policy,
     decisions: Sequence[RetentionDecision],
     *,
     unknown: bool = False,
@@ -265,7 +242,6 @@ def clean(
     What was removed before stays so; what could not be recorded is put back.
     """
     write = partial(run_writing, tracker) if session is None else session.write
-    alone = settings if session is None else None
     if session is None:
         # Old reports are removed below even if staging keeps everything.
         write(partial(refuse_during_session, settings=settings))
@@ -275,8 +251,8 @@ def clean(
         batch = going[start : start + _AT_ONCE]
         try:
             with RemovalDirectories(settings.staging_directory) as aside:
-                take = partial(_take, batch=batch, aside=aside, policy=policy, unknown=unknown, alone=alone)
-                removed, changed = write(take)
+                take = partial(_take, batch=batch, aside=aside, settings=settings, unknown=unknown)
+                removed, changed = write(partial(take, is_alone=session is None))
         except OSError as error:
             raise CleaningError(
                 f"Something in staging ({settings.staging_directory}) cannot be removed: {error.filename or ''} "
@@ -286,7 +262,7 @@ def clean(
         cleaned.changed += changed
         whole = [decision.staged.key for decision in removed if decision.staged.of(*_WHOLE)]
         remove_reports(settings, [key for key in whole if key is not None])
-    remove_old_reports(settings, max(policy.keep_days, policy.keep_failed_days))
+    remove_old_reports(settings, max(settings.staging_keep_days, settings.staging_keep_failed_days))
     return cleaned
 
 
@@ -295,7 +271,6 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
 
     A session of a group of centres removes only archives of these centres; another session may be working on the rest.
     """
-    policy = Policy.from_settings(settings)
 
     def is_own(decision: RetentionDecision) -> bool:
         key = decision.staged.key
@@ -304,8 +279,8 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
         )
 
     try:
-        decisions = list(filter(is_own, review_staging(tracker, settings, policy)))
-        cleaned = clean(tracker, settings, policy, decisions, session=session)
+        decisions = list(filter(is_own, review_staging(tracker, settings)))
+        cleaned = clean(tracker, settings, decisions, session=session)
     except Exception as error:
         log.warning("Staging was not cleaned after session %s: %s", session.id, error)
         return [f"Staging was not cleaned: {error}"]
@@ -317,13 +292,13 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
 
 
 def _decide(
-    staged: Iterable[StagedArchive], known: Mapping[ZipKey, KnownArchive], policy: Policy, now: datetime
+    staged: Iterable[StagedArchive], known: Mapping[ZipKey, KnownArchive], settings: Settings, now: datetime
 ) -> list[RetentionDecision]:
     return [
         decision
         for archive in staged
         for decision in retention_decisions(
-            archive, None if archive.key is None else known.get(archive.key), policy, now
+            archive, None if archive.key is None else known.get(archive.key), settings, now
         )
     ]
 
@@ -336,16 +311,16 @@ def _take(
     connection: Connection,
     batch: Sequence[RetentionDecision],
     aside: RemovalDirectories,
-    policy: Policy,
+    settings: Settings,
     unknown: bool,
-    alone: Settings | None,
+    is_alone: bool,
 ) -> tuple[list[RetentionDecision], list[str]]:
     """Move aside what may still be removed, and record it; returns this, and the places that had changed.
 
-    With `alone`, no session may be active.
+    `is_alone`: no session may be active.
     """
-    if alone is not None:
-        refuse_during_session(connection, alone)
+    if is_alone:
+        refuse_during_session(connection, settings)
     # An earlier attempt whose connection was lost may have moved something that a session wants by now.
     aside.put_back()
     keys = {decision.staged.key for decision in batch if decision.staged.key is not None}
@@ -353,7 +328,7 @@ def _take(
     taken: list[RetentionDecision] = []
     changed: list[str] = []
     rows: list[dict[str, object]] = []
-    for again in _decide((decision.staged for decision in batch), known, policy, utc_now()):
+    for again in _decide((decision.staged for decision in batch), known, settings, utc_now()):
         moved = aside.take(again.staged.entries) if _goes(again, unknown) else []
         if len(moved) < len(again.staged.entries):
             changed.append(again.staged.place)
