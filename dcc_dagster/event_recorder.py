@@ -22,7 +22,7 @@ from dagster._core.events import StepMaterializationData
 
 from dcc.errors import DagsterStorageError
 from dcc_dagster.event_batches import wipe_times
-from dcc_dagster.partition_events import Event, PartitionEvents, PartitionPlace, PartitionReport, one_line
+from dcc_dagster.partition_events import Event, PartitionEvents, PartitionReport, Place, one_line
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class EventRecorder:
     def _write(self, reported: Sequence[PartitionReport]) -> None:
         new = self._new_partitions(reported)
         complete = {place for place, is_complete in new.items() if is_complete}
-        to_recall = [place.partition for place in new if place not in complete]
+        to_recall = [partition for (_, partition), is_complete in new.items() if not is_complete]
         reports = [*(self._recall(to_recall) if to_recall and self._recall else ()), *reported]
         for batch in self._events.batches(reports, complete):
             if batch:
@@ -119,16 +119,16 @@ class EventRecorder:
         for name, partitions in _by_set(new).items():
             self.instance.add_dynamic_partitions(name, partitions)
 
-    def _new_partitions(self, reports: Sequence[PartitionReport]) -> dict[PartitionPlace, bool]:
+    def _new_partitions(self, reports: Sequence[PartitionReport]) -> dict[Place, bool]:
         """The missing partitions, and whether the reports are complete for each."""
-        told: dict[PartitionPlace, bool] = {}
+        told: dict[Place, bool] = {}
         for report in reports:
             if report.partition_set is not None:
                 told[report.place] = report.is_complete or told.get(report.place, False)
-        existing: set[PartitionPlace] = set()
+        existing: set[Place] = set()
         for name, partitions in _by_set(told).items():
             found = self.instance.get_existing_dynamic_partitions(name, partitions)
-            existing |= {PartitionPlace(name, partition) for partition in found}
+            existing |= {(name, partition) for partition in found}
         return {place: is_complete for place, is_complete in told.items() if place not in existing}
 
     def _entry(self, report: PartitionReport, event: Event, wiped: float) -> dg.EventLogEntry:
@@ -161,7 +161,7 @@ class EventRecorder:
         )
 
 
-def _by_set(places: Iterable[PartitionPlace]) -> dict[str, list[str]]:
+def _by_set(places: Iterable[Place]) -> dict[str, list[str]]:
     """The partitions by the names of their sets."""
     found: dict[str, list[str]] = {}
     for name, partition in places:
