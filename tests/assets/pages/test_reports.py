@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import Response
 
 from dcc.databases.transactions import writing
 from dcc.errors import TrackerUnreachableError
@@ -27,7 +28,6 @@ from dcc.tracker.queries.zip_action_lists import select_zips
 from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
-from dcc_assets.pages.reports import PageResponse
 from dcc_assets.pages.server import HEADERS, report_routes
 from tests.reports.test_causes_collecting import sheets
 from tests.support.asking import in_writing
@@ -246,10 +246,10 @@ def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered
     """Dagster answers in the threads of one pool, of which reports that wait for each other must take none."""
     may_end, begun = threading.Event(), []
 
-    def slow(_request: Request) -> PageResponse:
+    def slow(_request: Request) -> Response:
         begun.append(1)
         assert may_end.wait(60)
-        return PageResponse(200, "text/plain", b"")
+        return Response()
 
     async def ask_all() -> None:
         serve = server._served(slow)
