@@ -15,7 +15,7 @@ from dcc.tracker.models import SessionLock
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG
-from dcc_sensors.crawl_schedules import crawl_schedules
+from dcc_sensors.schedules import crawl_schedules
 from dcc_sensors.sessions import new_zips, retry_failed_downloads
 from tests.sensors.test_sessions import asked, requested
 from tests.support.asking import execute_in, in_reading

@@ -34,7 +34,7 @@ from dcc_assets.runs import SCHEDULED_TAG, SESSION_TAG, finish_dead_runs, sessio
 from dcc_dagster.instance import open_instance
 from dcc_dagster.run_processes import PROCESS_TAG, STARTED_TAG, process_tag
 from dcc_resources.code_location import platform_resources
-from dcc_sensors.crawl_schedules import crawl_schedules
+from dcc_sensors.schedules import crawl_schedules
 from dcc_sensors.sessions import changes_beside_sessions, due_sources, new_zips, retry_failed_downloads, valid_documents
 from tests.support.asking import execute_in, in_writing, row_in
 from tests.support.dagster_instances import looked, set_environment
