@@ -14,8 +14,8 @@ from dcc_assets.archive_audits import AUDIT_JOB
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import CRAWL_JOB
 from dcc_assets.reference import REFERENCE_JOB, REFERENCE_SPECS
-from dcc_sensors.daily import AUDIT_TIME, REFRESH_TIME, refresh_reference
 from dcc_sensors.definitions import automation_definitions
+from dcc_sensors.schedules import AUDIT_TIME, REFRESH_TIME, refresh_reference
 from tests.support.dagster_instances import looked
 from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer
