@@ -26,8 +26,6 @@ Event: TypeAlias = dg.AssetMaterialization | dg.AssetCheckEvaluation
 Result: TypeAlias = Event | dg.MaterializeResult[None] | dg.AssetCheckResult
 """What an asset function may yield about a partition."""
 Target = AssetCheckEvaluationTargetMaterializationData
-Place: TypeAlias = tuple[str | None, str]
-"""The name of a set of partitions, and a partition in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,6 @@ class PartitionReport:
     partition_set: str | None = None
     is_complete: bool = False
 
-    @property
-    def place(self) -> Place:
-        """Its partition with the name of the set."""
-        return self.partition_set, self.partition
-
 
 class ReportedVerdict(NamedTuple):
     """A verdict of a report."""
@@ -117,12 +110,9 @@ class PartitionEvents:
         self._passing: set[str] = set()
         self.planned = frozenset(planned)
 
-    def batches(self, reports: Sequence[PartitionReport], new: Collection[Place] = ()) -> Iterator[list[ReportedEvent]]:
-        """The events of reports in batches. Store each batch before asking for the next.
-
-        `new` are partitions that were missing and have complete reports: none of their checks failed before.
-        """
-        wanted = self._explained(self._verdicts_to_store(reports, new))
+    def batches(self, reports: Sequence[PartitionReport]) -> Iterator[list[ReportedEvent]]:
+        """The events of reports in batches. Store each batch before asking for the next."""
+        wanted = self._explained(self._verdicts_to_store(reports))
         failures: dict[int, list[CheckVerdict]] = {}
         for report, verdict in wanted:
             if not verdict.passed and not verdict.is_reminder:
@@ -144,15 +134,14 @@ class PartitionEvents:
         for batch in self.batches([report]):
             yield from (reported.event for reported in batch)
 
-    def _verdicts_to_store(self, reports: Sequence[PartitionReport], new: Collection[Place]) -> list[ReportedVerdict]:
+    def _verdicts_to_store(self, reports: Sequence[PartitionReport]) -> list[ReportedVerdict]:
         checks: set[dg.AssetCheckKey] = set()
         partitions: set[str] = set()
         for report in reports:
-            if report.place not in new:
-                conditional = {verdict.check for verdict in report.verdicts if not self._is_told(report, verdict)}
-                if conditional:
-                    checks |= conditional
-                    partitions.add(report.partition)
+            conditional = {verdict.check for verdict in report.verdicts if not self._is_told(report, verdict)}
+            if conditional:
+                checks |= conditional
+                partitions.add(report.partition)
         red = failing_partitions(self._instance, checks, partitions) if checks else set()
         wanted = []
         for report in reports:
