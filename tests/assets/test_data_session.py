@@ -12,7 +12,6 @@ from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
-from dcc.runtime.processes import Process
 from dcc.session.listeners import Listeners
 from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
@@ -22,7 +21,6 @@ from dcc_assets.jobs import load_data
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
-from dcc_dagster.run_processes import PROCESS_TAG
 from tests.support.asking import column_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -154,27 +152,13 @@ def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what
     assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
 
 
-def claim_place(dagster: Dagster, tags: dict[str, str]) -> str:
-    """A run under way with these tags that has the place of the QC database; its id."""
-    run = dagster.instance.create_run_for_job(load_data, status=DagsterRunStatus.STARTED, tags=tags)
-    assert dagster.instance.event_log_storage.claim_concurrency_slot(QC_DATABASE_POOL, run.run_id, "load").is_claimed
-    return run.run_id
-
-
-def test_what_a_power_failure_left_holds_up_no_session(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    name, namespace, _ = Process.this().host.split(" ")
-    left = claim_place(data_dagster, {PROCESS_TAG: f"{name} {namespace} another-boot:1:1"})
-    run(data, data_dagster)
-    assert data.states() == {GOOD: "qc pending"}
-    assert data_dagster.instance.get_run_by_id(left).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
-
-
 def test_a_session_that_waits_for_another_run_can_be_interrupted(
     data: DataInstallation, data_dagster: Dagster, caplog: pytest.LogCaptureFixture
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    at_work = claim_place(data_dagster, {})
+    at_work = data_dagster.instance.create_run_for_job(load_data, status=DagsterRunStatus.STARTED).run_id
+    storage = data_dagster.instance.event_log_storage
+    assert storage.claim_concurrency_slot(QC_DATABASE_POOL, at_work, "load").is_claimed
     interrupting = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
 
     class Interrupts(logging.Handler):
@@ -189,5 +173,5 @@ def test_a_session_that_waits_for_another_run_can_be_interrupted(
             run(data, data_dagster)
     finally:
         sessions.removeHandler(handler)
-        data_dagster.instance.event_log_storage.free_concurrency_slots_for_run(at_work)
+        storage.free_concurrency_slots_for_run(at_work)
     assert data.states() == {GOOD: "xsd done"}
