@@ -75,11 +75,18 @@ def test_a_daemon_that_runs_has_errors_stopped_or_was_replaced(installation: Ins
 
 @only_sqlite
 @pytest.mark.parametrize(
-    "wrong", [{"crawl_interval": "61 * * * *"}, {"group_intervals": "asia=0 * * * *"}, {"crawl_interval": "hourly"}]
+    ("wrong", "said"),
+    [
+        ({"crawl_interval": "61 * * * *"}, "DCC_CRAWL_INTERVAL: '61 * * * *' is not a cron expression"),
+        ({"group_intervals": "europe=hourly"}, "DCC_GROUP_INTERVALS: 'hourly' is not a cron expression"),
+        ({"group_intervals": "asia=0 * * * *"}, "DCC_GROUP_INTERVALS: DCC_GROUPS has no group 'asia'"),
+    ],
 )
-def test_a_time_to_crawl_that_is_none_is_found_before_a_daemon_runs(settings: Settings, wrong: dict[str, str]) -> None:
-    unfit = settings.model_copy(update=wrong)
-    expect(check_dagster, unfit, "times of crawls", "failed", f"DCC_{next(iter(wrong)).upper()}:")
+def test_a_time_to_crawl_that_is_none_is_found_before_a_daemon_runs(
+    settings: Settings, wrong: dict[str, str], said: str
+) -> None:
+    unfit = settings.model_copy(update={"groups": "europe=H"} | wrong)
+    expect(check_dagster, unfit, "times of crawls", "failed", said)
 
 
 @only_sqlite
