@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection
 
 import pytest
 from dagster import DagsterRunStatus
@@ -24,7 +24,8 @@ from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_ins
 from tests.support.asking import column_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.prepared_processes import FORKED
+from tests.support.environments import of_installation, only
+from tests.support.prepared_processes import holding
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 ARRIVAL = "add/H.2013-10-31.3.impc.zip"
@@ -106,43 +107,28 @@ def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
     assert "in 1 of 2 documents" in data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS).description
 
 
-def hold(environment: dict[str, str], holding: Event) -> None:
+def hold(said: Connection, environment: dict[str, str]) -> None:
     """A session that stops, with the place it has, when the first document is told of."""
-    for name in [name for name in os.environ if name.startswith(("DCC_", "DAGSTER_"))]:
-        del os.environ[name]
-    os.environ.update(environment)
-    settings = load_settings()
 
     def stay(_outcome: object) -> None:
-        holding.set()
+        said.send("It has the place.")
         time.sleep(600)
 
-    with open_instance(settings) as instance:
-        run_session(settings, open_tracker(settings), instance, SessionRequest(listeners=Listeners(on_data=stay)))
+    with only(environment):
+        settings = load_settings()
+        with open_instance(settings) as instance:
+            run_session(settings, open_tracker(settings), instance, SessionRequest(listeners=Listeners(on_data=stay)))
 
 
 def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what_it_left(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    environment = {
-        **dagster_environment(data.settings),
-        "DCC_QC_URL": data.settings.qc_database_url,
-        "DCC_TRACKER_URL": data.settings.tracker_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
-    }
-    holding = FORKED.Event()
-    holder = FORKED.Process(target=hold, args=(environment, holding))
-    holder.start()
-    try:
-        assert holding.wait(60)
-        storage = data_dagster.instance.event_log_storage
+    storage = data_dagster.instance.event_log_storage
+    with holding(hold, of_installation(data.settings) | dagster_environment(data.settings)):
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
         finish_dead_runs(data_dagster.instance, data.tracker, data.settings)
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
-    finally:
-        holder.kill()
-        holder.join()
     assert data_dagster.materialised("uploaded_data") == set()
     began = time.monotonic()
     run(data, data_dagster)

@@ -151,8 +151,6 @@ def test_a_secret_is_read_from_where_it_is(
     given: Any = {"file": f"file:{kept}", "env": "env:KEY_OF_HOOK", "dagster": {"env": "KEY_OF_HOOK"}}[reference]
     seen = []
 
-    from dagster import job, op
-
     @op
     def look(webhook: WebhookResource) -> None:
         seen.append((webhook.settings_with().notify_webhook_secret, repr(webhook)))
