@@ -101,8 +101,8 @@ def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(
     error: Exception,
     expected: type[Exception],
 ) -> None:
-    put_all_kinds(installation)
-    installation.run_session()
+    installation.add_folder()
+    installation.crawl()
     monkeypatch.setattr(broken, raising(error))
     with pytest.raises(expected, match=str(error)):
         rebuild_instance(installation.settings, installation.tracker, dagster.instance)
