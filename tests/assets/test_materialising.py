@@ -117,16 +117,16 @@ def sessions_that_broke_off(installation: Installation) -> list[int]:
 
 
 def test_what_cannot_be_materialised_fails_the_run_and_breaks_no_session_off(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
+    data: DataInstallation, data_dagster: Dagster, asset_job: JobDefinition
 ) -> None:
     refused = "add/not_a_name.zip"
     data.put(refused, specimens())
     data_dagster.session(data)
     for asset, reason in (("zip_downloads", "is refused for its name"), ("uploaded_data", "has no document")):
-        assert data_dagster.materialise(data_job, refused, asset) is DagsterRunStatus.FAILURE
+        assert data_dagster.materialise(asset_job, refused, asset) is DagsterRunStatus.FAILURE
         assert reason in failure(data_dagster)
     in_writing(data.tracker, set_pause, 1, Pause("they move", "ann", utc_now(), None))
-    assert data_dagster.materialise(data_job, "H-1", "file_source_listings") is DagsterRunStatus.FAILURE
+    assert data_dagster.materialise(asset_job, "H-1", "file_source_listings") is DagsterRunStatus.FAILURE
     assert "File source 1 is paused by ann: they move" in failure(data_dagster)
     assert sessions_that_broke_off(data.base) == []
 
@@ -195,13 +195,13 @@ def test_one_run_takes_a_partition_through_the_whole_flow(shown: Shown) -> None:
 
 
 def test_a_run_over_several_partitions_shows_what_each_came_to(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
+    data: DataInstallation, data_dagster: Dagster, asset_job: JobDefinition
 ) -> None:
     data.put(GOOD, specimens())
     data.put(OTHER, specimens("2013-10-31.2", first=11))
     data.put(FAULTY, {"H.2013-10-31.3.specimen.impc.xml": b"<nonsense/>"})
     data_dagster.session(data)
-    run_id = materialise_range(data_dagster, data_job, [GOOD, OTHER, FAULTY], *FLOW[:3])
+    run_id = materialise_range(data_dagster, asset_job, [GOOD, OTHER, FAULTY], *FLOW[:3])
     told = told_in(data_dagster, run_id)
     assert {asset: sorted(partitions) for asset, partitions in told.items() if asset in FLOW[:3]} == {
         "zip_downloads": [GOOD, OTHER, FAULTY],

@@ -55,7 +55,7 @@ def own(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dag
 
 
 def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
-    data: DataInstallation, own: Dagster, data_job: JobDefinition
+    data: DataInstallation, own: Dagster, asset_job: JobDefinition
 ) -> None:
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
@@ -71,7 +71,7 @@ def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
     assert check_events(data.tracker, data.settings, own.instance) == []
 
     own.session(data, keys=[key_of(ORPHANS)])
-    assert own.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
+    assert own.materialise(asset_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
     assert check_events(data.tracker, data.settings, own.instance) == []
 
     assert remove_partitions(own.instance.event_log_storage, "zip_actions", [], [GOOD]) == 1
