@@ -89,12 +89,8 @@ def prepare_batch(
 
 
 def prepare_batches() -> dg.JobDefinition:
-    """The job for the settings of this process; workers find it by this function's name."""
-    return batches_job(load_settings())
-
-
-def batches_job(settings: Settings) -> dg.JobDefinition:
-    """The job for the executor of the settings."""
+    """The job for the executor of this process's settings; workers find it by this function's name."""
+    settings = load_settings()
 
     @dg.job(
         name=BATCHES_JOB,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
     from dcc.cli.shell.dagster_side import DagsterSide
-    from dcc.operations.doctor.checks import DoctorCheck
     from dcc.settings import Settings
     from dcc_assets import commands
     from dcc_assets.batches import workers_of as workers_of
+    from dcc_assets.doctor import dagster_checks as dagster_checks
+    from dcc_assets.doctor import deep_check as deep_check
     from dcc_assets.session_in_dagster import run_session as run_session
     from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
     from dcc_dagster.crawl_intervals import require_crawl_intervals as require_crawl_intervals
@@ -23,10 +22,13 @@ if TYPE_CHECKING:
     from dcc_dagster.instance import make_instance as make_instance
     from dcc_dagster.instance import open_instance as open_instance
     from dcc_dagster.instance_configuration import configuration_path as configuration_path
+    from dcc_dagster.instance_configuration import write_configuration as write_configuration
 
     _is_what_commands_ask_for: DagsterSide = commands
 
 _MODULES: Final = {
+    "dagster_checks": "dcc_assets.doctor",
+    "deep_check": "dcc_assets.doctor",
     "configuration_path": "dcc_dagster.instance_configuration",
     "dagster_environment": "dcc_dagster.instance",
     "init_dagster_database": "dcc_dagster.dagster_database",
@@ -36,12 +38,13 @@ _MODULES: Final = {
     "require_crawl_intervals": "dcc_dagster.crawl_intervals",
     "run_session": "dcc_assets.session_in_dagster",
     "workers_of": "dcc_assets.batches",
+    "write_configuration": "dcc_dagster.instance_configuration",
 }
-"""The modules of the functions that commands use as they are."""
+"""The modules of what commands use as it is."""
 
 
 def __getattr__(name: str) -> object:
-    """A function of another module, which is imported now."""
+    """What another module has, which is imported now."""
     if name not in _MODULES:
         raise AttributeError(name)
     return getattr(importlib.import_module(_MODULES[name]), name)
@@ -89,29 +92,3 @@ def pending_changes(settings: Settings) -> list[str]:
     except DagsterStorageOutdatedError as error:
         changes.append(str(error))
     return changes
-
-
-def write_configuration(settings: Settings, *, replace: bool = False) -> Path | None:
-    """Write `dagster.yaml` if there is none, or replace it with `replace`, and check that it fits the settings.
-
-    Returns the path of the kept copy of a replaced file. Raises ConfigurationError and DagsterStorageError.
-    """
-    from dcc_dagster import instance_configuration
-
-    kept = instance_configuration.write_configuration(settings, replace=replace)
-    instance_configuration.prepare_dagster_home(settings)
-    return kept
-
-
-def doctor_checks() -> Sequence[DoctorCheck]:
-    """The checks of `dcc doctor` that look at Dagster."""
-    from dcc_assets.doctor import DAGSTER_CHECKS
-
-    return DAGSTER_CHECKS
-
-
-def doctor_depths() -> DoctorCheck:
-    """The check of `dcc doctor --deep`, which compares Dagster with both databases."""
-    from dcc_assets.doctor import DEPTHS
-
-    return DEPTHS

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from dcc.settings import Settings, load_settings
+from dcc.settings import Settings
 from dcc_assets.analysis import measurements
 from dcc_assets.archive_audits import archive_store, audit_job
-from dcc_assets.batches import batches_job
+from dcc_assets.batches import prepare_batches
 from dcc_assets.collection import chosen_file_sources
 from dcc_assets.data import chosen_data
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
@@ -34,7 +34,7 @@ def asset_definitions(settings: Settings | None = None) -> dg.Definitions:
         jobs=[
             crawl_file_sources,
             process_zip_actions,
-            batches_job(settings or load_settings()),
+            prepare_batches(),
             load_data,
             show_changes,
             show_overdue_job,

@@ -200,6 +200,6 @@ def check_depths(environment: Environment) -> Iterator[CheckFinding]:
         yield ok("consistency", f"{len(CONSISTENCY_RULES)} rules hold for {looked} ({label}).")
 
 
-DAGSTER_CHECKS: Final = (DoctorCheck("dagster", check_dagster), DoctorCheck("workers", check_workers))
-DEPTHS: Final = DoctorCheck("consistency", check_depths)
+dagster_checks: Final = (DoctorCheck("dagster", check_dagster), DoctorCheck("workers", check_workers))
+deep_check: Final = DoctorCheck("consistency", check_depths)
 """Reads everything, however long that takes."""

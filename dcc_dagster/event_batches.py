@@ -40,17 +40,7 @@ _EVENT: Final = SqlEventLogStorageTable.c
 _CHECK: Final = AssetCheckExecutionsTable.c
 _PARTITION: Final = DynamicPartitionsTable.c
 # An index of Dagster's begins with the asset, the type and the partition.
-_TYPES: Final = [
-    kind.value
-    for kind in (
-        DagsterEventType.ASSET_MATERIALIZATION,
-        DagsterEventType.ASSET_MATERIALIZATION_PLANNED,
-        DagsterEventType.ASSET_FAILED_TO_MATERIALIZE,
-        DagsterEventType.ASSET_OBSERVATION,
-        DagsterEventType.ASSET_CHECK_EVALUATION,
-        DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
-    )
-]
+_TYPES: Final = [kind.value for kind in ASSET_EVENTS | ASSET_CHECK_EVENTS]
 
 _RUN_ENDS: Final = {DagsterEventType.RUN_SUCCESS, DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_CANCELED}
 

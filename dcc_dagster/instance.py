@@ -20,7 +20,7 @@ from dcc.errors import DagsterStorageError, DagsterUnreachableError, DccError
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.runtime.private_files import PRIVATE_FILE
 from dcc.settings import Settings
-from dcc_dagster.instance_configuration import CONFIGURATION_FILE, prepare_dagster_home
+from dcc_dagster.instance_configuration import CONFIGURATION_FILE, write_configuration
 from dcc_dagster.sqlite_instance import are_complete, complete_files, migrate_rows
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = No
     }
     try:
         # The class's own default needs DAGSTER_HOME, which is set for Dagster's processes, not for this one.
-        prepare_dagster_home(settings)
+        write_configuration(settings)
         require_dagster_database(settings)
         with _alone_at(home), _environment(settings):
             rows_wait = complete_files(home)
@@ -82,10 +82,10 @@ def make_instance(settings: Settings) -> None:
 
     Raises as `open_instance`.
     """
-    home = prepare_dagster_home(settings)
+    write_configuration(settings)
     if settings.dagster_url is not None:
         require_dagster_database(settings)
-    elif not are_complete(home):
+    elif not are_complete(settings.dagster_home):
         with open_instance(settings):
             pass
 

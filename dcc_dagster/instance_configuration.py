@@ -100,47 +100,35 @@ _FORMER_LOGGER: Final = re.compile(r"\bdcc_resources(?![\w.])")
 _DIVIDED_LOGGER: Final = re.compile(r"""(,[ \t]*|\s*-[ \t]+)(["']?)dcc_assets\2(?![\w.])""")
 
 
-def prepare_dagster_home(settings: Settings) -> Path:
-    """Make the instance's directory with its `dagster.yaml`, unless they exist; returns the directory.
-
-    A file of an earlier version is updated. Raises DagsterStorageError, and ConfigurationError if `dagster.yaml` and
-    DCC_DAGSTER_URL contradict each other.
-    """
-    home = settings.dagster_home
-    write_configuration(settings)
-    bring_up_to_date(home / CONFIGURATION_FILE)
-    _require_agreement(home / CONFIGURATION_FILE, settings)
-    return home
-
-
 def configuration_path(settings: Settings) -> Path:
     """The path of an installation's `dagster.yaml`."""
     return settings.dagster_home / CONFIGURATION_FILE
 
 
 def write_configuration(settings: Settings, *, replace: bool = False) -> Path | None:
-    """Write a `dagster.yaml` for the settings if there is none.
+    """Make the instance's directory with a `dagster.yaml` for the settings, unless there is one.
 
-    An existing one stays; with `replace` it is kept under another name, whose path is returned. Raises
-    DagsterStorageError.
+    An existing one is brought up to date; with `replace` it is kept under another name, whose path is returned. Raises
+    DagsterStorageError, and ConfigurationError if `dagster.yaml` and DCC_DAGSTER_URL contradict each other.
     """
     path = configuration_path(settings)
     kept: Path | None = None
     try:
         make_directory(path.parent)
         remove_access_of_others(path.parent)
-        if path.exists():
-            if not replace:
-                return None
+        if replace and path.exists():
             kept = keep_earlier(path)
-        storage = _SQLITE if settings.dagster_url is None else _DATABASE
-        with replacement_file(path, PRIVATE_FILE) as draft:
-            draft.write_text(_BEGINNING + storage + _END, "utf-8")
+        if replace or not path.exists():
+            storage = _SQLITE if settings.dagster_url is None else _DATABASE
+            with replacement_file(path, PRIVATE_FILE) as draft:
+                draft.write_text(_BEGINNING + storage + _END, "utf-8")
     except OSError as error:
         raise DagsterStorageError(
             f"The directory of the Dagster instance, {path.parent}, could not be made ({error}). See to the "
             "permissions and the disk, or set DCC_HOME to another place."
         ) from error
+    bring_up_to_date(path)
+    _require_agreement(path, settings)
     return kept
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
@@ -71,18 +71,6 @@ class PartitionReport:
     partition_set: str | None = None
     is_complete: bool = False
 
-    @property
-    def place(self) -> PartitionPlace:
-        """Its partition with the name of the set."""
-        return PartitionPlace(self.partition_set, self.partition)
-
-
-class PartitionPlace(NamedTuple):
-    """A partition in the set with this name."""
-
-    partition_set: str | None
-    partition: str
-
 
 class ReportedVerdict(NamedTuple):
     """A verdict of a report."""
@@ -98,14 +86,7 @@ class ReportedEvent(NamedTuple):
     event: Event
 
 
-class Failure(NamedTuple):
-    """A partition, and the verdict of a failed check."""
-
-    partition: str
-    verdict: CheckVerdict
-
-
-Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
+Explain: TypeAlias = Callable[[Sequence[ReportedVerdict]], Sequence[Metadata]]
 """Adds to each failure, such as its causes."""
 
 
@@ -129,14 +110,9 @@ class PartitionEvents:
         self._passing: set[str] = set()
         self.planned = frozenset(planned)
 
-    def batches(
-        self, reports: Sequence[PartitionReport], new: Collection[PartitionPlace] = ()
-    ) -> Iterator[list[ReportedEvent]]:
-        """The events of reports in batches. Store each batch before asking for the next.
-
-        `new` are partitions that were missing and have complete reports: none of their checks failed before.
-        """
-        wanted = self._explained(self._verdicts_to_store(reports, new))
+    def batches(self, reports: Sequence[PartitionReport]) -> Iterator[list[ReportedEvent]]:
+        """The events of reports in batches. Store each batch before asking for the next."""
+        wanted = self._explained(self._verdicts_to_store(reports))
         failures: dict[int, list[CheckVerdict]] = {}
         for report, verdict in wanted:
             if not verdict.passed and not verdict.is_reminder:
@@ -158,17 +134,14 @@ class PartitionEvents:
         for batch in self.batches([report]):
             yield from (reported.event for reported in batch)
 
-    def _verdicts_to_store(
-        self, reports: Sequence[PartitionReport], new: Collection[PartitionPlace]
-    ) -> list[ReportedVerdict]:
+    def _verdicts_to_store(self, reports: Sequence[PartitionReport]) -> list[ReportedVerdict]:
         checks: set[dg.AssetCheckKey] = set()
         partitions: set[str] = set()
         for report in reports:
-            if report.place not in new:
-                conditional = {verdict.check for verdict in report.verdicts if not self._is_told(report, verdict)}
-                if conditional:
-                    checks |= conditional
-                    partitions.add(report.partition)
+            conditional = {verdict.check for verdict in report.verdicts if not self._is_told(report, verdict)}
+            if conditional:
+                checks |= conditional
+                partitions.add(report.partition)
         red = failing_partitions(self._instance, checks, partitions) if checks else set()
         wanted = []
         for report in reports:
@@ -193,8 +166,7 @@ class PartitionEvents:
 
     def _explained(self, wanted: Sequence[ReportedVerdict]) -> list[ReportedVerdict]:
         """The verdicts, with explanations of failures."""
-        to_explain = [one for one in wanted if not one.verdict.passed and one.verdict.kinds]
-        failures = [Failure(one.report.partition, one.verdict) for one in to_explain]
+        failures = [one for one in wanted if not one.verdict.passed and one.verdict.kinds]
         try:
             explanations = iter(self._explain(failures) if failures and self._explain else ())
         except Exception:  # the partitions are shown even if explaining fails
@@ -332,15 +304,6 @@ def one_line(text: str) -> str:
     return legible(" ".join(text.splitlines()))
 
 
-@dataclass(frozen=True, slots=True)
-class LatestResult:
-    """The last evaluation of a check, and its storage id in Dagster."""
-
-    id: int
-    passed: bool
-    evaluation: dg.AssetCheckEvaluation | None
-
-
 def failing_partitions(
     instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey], partitions: Collection[str] | None = None
 ) -> set[tuple[dg.AssetCheckKey, str | None]]:
@@ -353,14 +316,11 @@ def failing_partitions(
     return {(info.check_key, info.partition_key) for info in infos if info.latest_execution_status is failed}
 
 
-def latest_results(
+def latest_evaluations(
     instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey]
-) -> Mapping[dg.AssetCheckKey, LatestResult]:
-    """The last result of each check; none for a check without one, or that is being evaluated."""
-    verdicts = {AssetCheckExecutionRecordStatus.SUCCEEDED: True, AssetCheckExecutionRecordStatus.FAILED: False}
+) -> Iterator[tuple[int, dg.AssetCheckEvaluation]]:
+    """The last evaluation of each check, after its storage id; none of a check that is being evaluated."""
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))
-    return {
-        key: LatestResult(record.id, verdicts[record.status], record.evaluation)
-        for key, record in latest.items()
-        if record.status in verdicts
-    }
+    for record in latest.values():
+        if isinstance(record.evaluation, dg.AssetCheckEvaluation):
+            yield record.id, record.evaluation

@@ -3,9 +3,8 @@
 import dagster as dg
 
 from dcc.settings import Settings, load_settings
-from dcc_sensors.crawl_schedules import crawl_schedules
-from dcc_sensors.daily import audit_schedule, refresh_reference
 from dcc_sensors.notifications import notifications, overdue
+from dcc_sensors.schedules import audit_schedule, crawl_schedules, refresh_reference
 from dcc_sensors.sessions import changes_beside_sessions, due_sources, new_zips, retry_failed_downloads, valid_documents
 
 

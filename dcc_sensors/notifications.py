@@ -26,7 +26,7 @@ from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import FORESTALLED_TAG, SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
-from dcc_dagster.partition_events import PartitionReport, latest_results
+from dcc_dagster.partition_events import PartitionReport, latest_evaluations
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import MailResource, WebhookResource
 
@@ -81,29 +81,29 @@ def _runs(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
         elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG, FORESTALLED_TAG)):
             failed = mark("Its last run ({run}) failed: see Dagster's page of the run.")
             reason = message(failed, run=run.run_id[:8])
-            yield WatchedState(subject, label, OutageEntry(subject, run.run_id, label, reason, reported=False))
+            yield _failing(subject, label, run.run_id, reason)
 
 
 def _checks(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
     """Whether each check outside of sessions passed when it was last evaluated."""
-    for key, result in latest_results(instance, _CHECKS).items():
-        subject = f"check {key.to_user_string()}"
-        label = _label_of_check(key.name, key.asset_key.to_user_string())
-        if result.passed:
+    for number, evaluation in latest_evaluations(instance, _CHECKS):
+        subject = f"check {evaluation.asset_check_key.to_user_string()}"
+        label = _label_of_check(evaluation.check_name, evaluation.asset_key.to_user_string())
+        if evaluation.passed:
             yield WatchedState(subject, label)
         else:
-            reason = _reason(result.evaluation)
-            yield WatchedState(subject, label, OutageEntry(subject, str(result.id), label, reason, reported=False))
+            told = evaluation.metadata.get("message")
+            reason = Message(mark("It failed: see its page in Dagster.")) if told is None else str(told.value)
+            yield _failing(subject, label, str(number), reason)
+
+
+def _failing(subject: str, label: Message, since: str, reason: Message | str) -> WatchedState:
+    """The state of something that fails; `since` tells this failure from earlier ones."""
+    return WatchedState(subject, label, OutageEntry(subject, since, label, reason, reported=False))
 
 
 def _label_of_check(check: str, thing: str) -> Message:
     return message(mark("the check {check} of {thing}"), check=check, thing=thing)
-
-
-def _reason(evaluation: object) -> Message | str:
-    told = getattr(evaluation, "metadata", {}).get("message")
-    value = getattr(told, "value", None)
-    return str(value) if value else Message(mark("It failed: see its page in Dagster."))
 
 
 @dg.sensor(
@@ -159,4 +159,4 @@ def _state(report: PartitionReport) -> WatchedState:
     )
     # A failure that returns on another day is news again.
     since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
-    return WatchedState(subject, label, OutageEntry(subject, since, label, reason, reported=False))
+    return _failing(subject, label, since, reason)

@@ -60,23 +60,16 @@ def _watch(job: str, seconds: int, description: str) -> Callable[[Evaluate], dg.
     return decorate
 
 
-def _finish_dead_runs(instance: dg.DagsterInstance, settings: Settings) -> None:
-    with current(open_tracker(settings)) as tracker:
-        finish_dead_runs(instance, tracker, settings)
-
-
 @_watch(PROCESS_JOB, NEW_ZIPS_SECONDS, "Processes waiting submissions when no session is running.")
 def new_zips(context: dg.SensorEvaluationContext, session: SessionResource) -> dg.RunRequest | dg.SkipReason:
-    """Request a run for waiting submissions; mark runs of dead processes as failed, because they block others."""
-    settings = session.session_settings()
-    _finish_dead_runs(context.instance, settings)
+    """Request a run for waiting submissions."""
 
     def due(pending: PendingWork) -> str | dg.SkipReason:
         if pending.waiting == 0:
             return dg.SkipReason("No submission is waiting.")
         return f"crawl {pending.last_crawl}, {pending.waiting} waiting, {int(time.time() // REPEAT_SECONDS)}"
 
-    return _first_due(context.instance, settings, Phase.XSD, due)
+    return _first_due(context.instance, session.session_settings(), Phase.XSD, due)
 
 
 @_watch(PROCESS_JOB, RETRY_SECONDS, "Tries failed downloads again, once after each crawl.")
@@ -125,7 +118,6 @@ def valid_documents(context: dg.SensorEvaluationContext, session: SessionResourc
     Submissions come first, so that documents are uploaded in order across all archives of a crawl.
     """
     settings = session.session_settings()
-    _finish_dead_runs(context.instance, settings)
 
     def due(pending: PendingWork) -> str | dg.SkipReason:
         # Follow-up work is counted for all centres together, and by a session of a group when it comes to the data.
@@ -165,8 +157,11 @@ def _first_due(
 ) -> dg.RunRequest | dg.SkipReason:
     """A run of the first session that can be resumed or begun and has something `due`, or why there is none.
 
-    `due` returns the run key. There is none if sessions stop before a phase.
+    `due` returns the run key. There is none if sessions stop before a phase. Runs of dead processes, which block
+    others, are marked as failed.
     """
+    with current(open_tracker(settings)) as tracker:
+        finish_dead_runs(instance, tracker, settings)
     until = settings.last_phase
     if until < phase:
         return dg.SkipReason(f"Sessions stop at {until.short_name} (DCC_UNTIL).")

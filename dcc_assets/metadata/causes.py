@@ -19,7 +19,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
 from dcc_assets.partitions import plain_key
 from dcc_dagster.metadata import Metadata, table
-from dcc_dagster.partition_events import CheckVerdict, Explain, Failure
+from dcc_dagster.partition_events import CheckVerdict, Explain, ReportedVerdict
 from dcc_resources.databases import qc_if_made
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def causes_explained(tracker: Engine, settings: Settings) -> Explain:
     """
     known: dict[str, Sequence[Cause]] = {}
 
-    def explain(failures: Sequence[Failure]) -> Sequence[Metadata]:
+    def explain(failures: Sequence[ReportedVerdict]) -> Sequence[Metadata]:
         # Searching for a submission whose key is not its name takes too long here.
-        partitions = [failure.partition for failure in failures]
+        partitions = [failure.report.partition for failure in failures]
         keys = {partition: plain_key(partition) for partition in partitions if partition not in known}
         wanted = [key for key in keys.values() if key is not None][: max(EXPLAINED - len(known), 0)]
         try:
@@ -60,7 +60,8 @@ def causes_explained(tracker: Engine, settings: Settings) -> Explain:
             return [{} for _ in failures]
         catalogue = wranglers_catalogue(settings)
         return [
-            causes_table(_of_check(known.get(partition, ()), verdict), catalogue) for partition, verdict in failures
+            causes_table(_of_check(known.get(failure.report.partition, ()), failure.verdict), catalogue)
+            for failure in failures
         ]
 
     return explain

@@ -9,14 +9,17 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import Connection
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
@@ -83,26 +86,28 @@ CAUSES_SHOWN: Final = 100
 KEPT_LISTED: Final = 200
 _KEPT_FIRST: Final = 10
 _SESSIONS_LISTED: Final = 25
-HTML, JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
-_TEXT: Final = "text/plain; charset=utf-8"
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _SHEET_NAME: Final = "findings.xlsx"
+_NO_PICTURE: Final = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
 _PATIENCE_SECONDS: Final = 2.0
+_PIECE: Final = 256 * 1024
+_SUBMITTED: Final = {"Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
+"""Headers of what a centre sent: a browser runs nothing of it, even where it is opened."""
+
+Page: TypeAlias = Callable[[Request], Response]
 
 
-@dataclass(frozen=True, slots=True)
-class PageResponse:
-    """An answer of the web server: its HTTP status, media type, bytes or an open file, and the name of a file."""
-
-    status: int
-    media_type: str
-    body: bytes | BinaryIO
-    file_name: str | None = None
+def _html(text: str, status: int = 200) -> Response:
+    return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
-Page: TypeAlias = Callable[[Request], PageResponse]
+def _json(text: str) -> Response:
+    return Response(text.encode("utf-8", "replace"), media_type="application/json")
 
-_NO_PICTURE: Final = PageResponse(200, _SVG, b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
+
+def _saved_as(name: str) -> dict[str, str]:
+    """The header by which a browser saves an answer under a name."""
+    return {"Content-Disposition": f'attachment; filename="{quote(name, safe="")}"'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def answered(page: Page) -> Page:
     """Decorates what makes a page: an error becomes a page that says what is wrong."""
 
     @functools.wraps(page)
-    def answer(request: Request) -> PageResponse:
+    def answer(request: Request) -> Response:
         try:
             return page(request)
         except DccError as error:
@@ -155,13 +160,13 @@ class Reader(NamedTuple):
         return lambda one: self.address(path_of(one))
 
 
-def for_reader(*forms: str) -> Callable[[Callable[[Reader, Request], PageResponse]], Page]:
+def for_reader(*forms: str) -> Callable[[Callable[[Reader, Request], Response]], Page]:
     """Decorates what makes a page in these forms for a reader; for another form or language the answer is 400."""
 
-    def decorate(page: Callable[[Reader, Request], PageResponse]) -> Page:
+    def decorate(page: Callable[[Reader, Request], Response]) -> Page:
         @answered
         @functools.wraps(page)
-        def answer(request: Request) -> PageResponse:
+        def answer(request: Request) -> Response:
             settings, language = load_settings(), request.query_params.get("language")
             try:
                 catalogue = load_catalogue(language, settings)
@@ -179,30 +184,28 @@ def for_reader(*forms: str) -> Callable[[Callable[[Reader, Request], PageRespons
 
 
 @for_reader("html", "json", "spreadsheet")
-def zip_page(reader: Reader, request: Request) -> PageResponse:
+def zip_page(reader: Reader, request: Request) -> Response:
     """The report of a submission."""
-    action, name = request.path_params["action"], request.path_params["name"]
-    if action not in set(Action):
-        return not_there(request)
-    return _page(reader, lambda databases: known_keys_in(databases.tracker, [f"{action}/{name}"])[0])
+    partition = f"{request.path_params['action']}/{request.path_params['name']}"
+    return _page(reader, lambda databases: known_keys_in(databases.tracker, [partition])[0])
 
 
 @for_reader("html", "json", "spreadsheet")
-def centre_page(reader: Reader, request: Request) -> PageResponse:
+def centre_page(reader: Reader, request: Request) -> Response:
     """The report of a centre by its code."""
     centre = request.path_params["centre"]
     return _page(reader, lambda _: centre)
 
 
 @for_reader("html", "json", "spreadsheet")
-def session_page(reader: Reader, request: Request) -> PageResponse:
+def session_page(reader: Reader, request: Request) -> Response:
     """The report of a crawling session by its number."""
     session_id = request.path_params["session"]
     return _page(reader, lambda _: session_id)
 
 
 @for_reader("html", "json")
-def board_page(reader: Reader, request: Request) -> PageResponse:
+def board_page(reader: Reader, request: Request) -> Response:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
     try:
         wanted, page = filter_of_query(request.query_params)
@@ -210,7 +213,7 @@ def board_page(reader: Reader, request: Request) -> PageResponse:
         return problem(400, str(error))
     board = reading(lambda databases: collect_board(databases.tracker, wanted, page))
     if reader.form == "json":
-        return PageResponse(200, JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
+        return _json(board_json(board, report_of_zip))
     text = render_board(
         board,
         reader.catalogue,
@@ -220,29 +223,29 @@ def board_page(reader: Reader, request: Request) -> PageResponse:
         language=reader.language,
         link_of_zip=reader.link(report_of_zip),
     )
-    return PageResponse(200, HTML, text.encode("utf-8", "replace"))
+    return _html(text)
 
 
 @answered
-def centre_picture(request: Request) -> PageResponse:
+def centre_picture(request: Request) -> Response:
     """A plot of a centre's data, the first being number 1; an empty image if there are not so many."""
     centre, number = request.path_params["centre"], request.path_params["number"]
 
-    def draw(databases: Databases) -> PageResponse:
+    def draw(databases: Databases) -> Response:
         wanted = number if number <= MAX_PICTURES else 0
         catalogue = load_catalogue(None, databases.settings)
         drawn = draw_pictures(databases.qc, centre, databases.settings, catalogue, wanted, with_others=True)
-        return PageResponse(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
+        if 0 < number <= len(drawn):
+            return Response(drawn[number - 1].png, media_type="image/png")
+        return Response(_NO_PICTURE, media_type="image/svg+xml")
 
     return reading(draw)
 
 
 @answered
-def document_xml(request: Request) -> PageResponse:
+def document_xml(request: Request) -> Response:
     """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
     action, archive, file_name = (request.path_params[part] for part in ("action", "archive", "name"))
-    if action not in set(Action):
-        return not_there(request)
 
     def find(databases: Databases) -> tuple[Settings, SubmittedDocument]:
         key = known_keys_in(databases.tracker, [f"{action}/{archive}"])[0]
@@ -254,11 +257,15 @@ def document_xml(request: Request) -> PageResponse:
     settings, found = reading(find)
     with fetched_document(settings, found) as path:
         # The open file outlives its name, and is gone when the answer is, however that ends.
-        return PageResponse(200, _TEXT, path.open("rb"), file_name.rpartition("/")[2])
+        file = path.open("rb")
+    headers = {**_SUBMITTED, **_saved_as(file_name.rpartition("/")[2])}
+    headers["Content-Length"] = str(os.fstat(file.fileno()).st_size)
+    pieces = iter(functools.partial(file.read, _PIECE), b"")
+    return StreamingResponse(pieces, headers=headers, media_type="text/plain")
 
 
 @for_reader("html")
-def index_page(reader: Reader, _: Request) -> PageResponse:
+def index_page(reader: Reader, _: Request) -> Response:
     """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
     centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
     kept = list_reports(reader.settings, _KEPT_FIRST)
@@ -266,12 +273,12 @@ def index_page(reader: Reader, _: Request) -> PageResponse:
 
 
 @for_reader("html", "json", "spreadsheet")
-def causes_page(reader: Reader, request: Request) -> PageResponse:
+def causes_page(reader: Reader, request: Request) -> Response:
     """The causes of what is wrong at a centre or, without one, at all: what `dcc data causes` shows."""
     return reading(lambda on: _causes_page(reader, on, request.path_params.get("centre")))
 
 
-def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageResponse:
+def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Response:
     if centre is not None:
         require_centre(on.tracker, centre)
     if reader.form == "spreadsheet":
@@ -280,7 +287,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageRespo
     addresses = contacts(on.tracker)
     if reader.form == "json":
         rows = causes_as_json(found.causes, reader.catalogue, addresses)
-        return PageResponse(200, JSON, json.dumps(rows, indent=2).encode())
+        return _json(json.dumps(rows, indent=2))
     shown = found.causes[:CAUSES_SHOWN]
     return _filled(
         reader,
@@ -294,7 +301,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageRespo
 
 
 @for_reader("html")
-def stored_reports_page(reader: Reader, request: Request) -> PageResponse:
+def stored_reports_page(reader: Reader, request: Request) -> Response:
     """The newest kept reports, of a centre if it is given."""
     centre = request.path_params.get("centre")
 
@@ -308,16 +315,14 @@ def stored_reports_page(reader: Reader, request: Request) -> PageResponse:
 
 
 @answered
-def stored_report_page(request: Request) -> PageResponse:
+def stored_report_page(request: Request) -> Response:
     """A kept report as it was made."""
-    action = request.path_params["action"]
-    if action not in set(Action):
-        return not_there(request)
-    return PageResponse(200, HTML, stored_page(load_settings(), Action(action), request.path_params["name"]))
+    action, name = request.path_params["action"], request.path_params["name"]
+    return HTMLResponse(stored_page(load_settings(), Action(action), name))
 
 
 @for_reader("html")
-def expected_page(reader: Reader, request: Request) -> PageResponse:
+def expected_page(reader: Reader, request: Request) -> Response:
     """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
     centre = request.path_params["centre"]
 
@@ -350,7 +355,7 @@ def _centres(on: Databases) -> list[CentreEntry]:
     return [centre for centre in list_centres(on.tracker) if centre.is_active or centre.sources]
 
 
-def _filled(reader: Reader, template: str, place: PageLocation | None, **values: Any) -> PageResponse:
+def _filled(reader: Reader, template: str, place: PageLocation | None, **values: Any) -> Response:
     filled = {
         **common_values(reader.catalogue, reader.settings, place=place),
         "report": {"made": utc_now()},
@@ -366,16 +371,15 @@ def _filled(reader: Reader, template: str, place: PageLocation | None, **values:
         "link_of_kept_page": lambda one: stored_report_path(one.action, one.name),
         **values,
     }
-    text = render(f"reports/{template}.html", filled, own=reader.settings.templates_directory)
-    return PageResponse(200, HTML, text.encode("utf-8", "replace"))
+    return _html(render(f"reports/{template}.html", filled, own=reader.settings.templates_directory))
 
 
-def not_there(request: Request) -> PageResponse:
+def not_there(request: Request) -> Response:
     """The answer for a missing page."""
     return problem(404, f"No page {request.url.path} exists. All pages: {HOME}")
 
 
-def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageResponse:
+def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> Response:
     if reader.form == "spreadsheet":
         return reading(lambda databases: spreadsheet(databases, subject_of(databases), reader.catalogue))
 
@@ -386,7 +390,7 @@ def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageRes
 
     report = reading(collect)
     if reader.form == "json":
-        return PageResponse(200, JSON, json_text(report, reader.catalogue).encode("utf-8", "replace"))
+        return _json(json_text(report, reader.catalogue))
     text = render_html(
         report,
         reader.catalogue,
@@ -395,10 +399,10 @@ def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageRes
         link_of_document=xml_of_document,
         place=PageLocation(reader.address(HOME), reader.address(SPREADSHEET)),
     )
-    return PageResponse(200, HTML, text.encode("utf-8", "replace"))
+    return _html(text)
 
 
-def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalogue) -> PageResponse:
+def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalogue) -> Response:
     """The findings of a subject, or all, with their causes, as a file for spreadsheet programs."""
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
@@ -407,7 +411,7 @@ def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalo
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
         write_findings_spreadsheet(path, tracker, qc, causes, catalogue)
-        return PageResponse(200, _XLSX, path.read_bytes(), _SHEET_NAME)
+        return Response(path.read_bytes(), headers=_saved_as(_SHEET_NAME), media_type=_XLSX)
 
 
 def reading(work: Callable[[Databases], T]) -> T:
@@ -452,9 +456,8 @@ _STATUSES: Final = (
 _TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database or store is away"}
 
 
-def problem(status: int, message: str) -> PageResponse:
+def problem(status: int, message: str) -> Response:
     """A page that says what is wrong."""
     title = _TITLES.get(status, "Something went wrong")
     # Templates of the installation may be what is wrong.
-    text = render("reports/problem.html", {"title": title, "message": message, "home": HOME}, own=None)
-    return PageResponse(status, HTML, text.encode("utf-8", "replace"))
+    return _html(render("reports/problem.html", {"title": title, "message": message, "home": HOME}, own=None), status)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
-from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
 from dagster import DagsterInstance
-from starlette.convertors import IntegerConvertor, register_url_convertor
+from starlette.convertors import IntegerConvertor, StringConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dcc.databases.schema import current
 from dcc.errors import DccError
+from dcc.naming import Action
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
@@ -64,10 +62,6 @@ HEADERS: Final = {
 }
 """Headers of every report and plot: no script runs, nothing is loaded from elsewhere, no other page embeds it."""
 
-SUBMITTED: Final = {"Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
-"""Headers of what a centre sent: a browser runs nothing of it, even where it is opened."""
-_PIECE: Final = 256 * 1024
-
 
 class _IdConvertor(IntegerConvertor):
     """The numbers of an address that the databases can compare with, which have no more than 18 digits."""
@@ -75,7 +69,14 @@ class _IdConvertor(IntegerConvertor):
     regex = "[0-9]{1,18}"
 
 
+class _ActionConvertor(StringConvertor):
+    """The actions of submissions."""
+
+    regex = "|".join(Action)
+
+
 register_url_convertor("id", _IdConvertor())
+register_url_convertor("action", _ActionConvertor())
 
 
 def report_routes() -> list[BaseRoute]:
@@ -85,27 +86,23 @@ def report_routes() -> list[BaseRoute]:
         Route(BOARD, _served(board_page)),
         Route(f"{REPORTS}/centre/{{centre}}", _served(centre_page)),
         Route(f"{REPORTS}/session/{{session:id}}", _served(session_page)),
-        Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(zip_page)),
+        Route(f"{REPORTS}/{{action:action}}/{{name:path}}", _served(zip_page)),
         *(Route(path, _served(causes_page)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
         *(Route(path, _served(stored_reports_page)) for path in (KEPT, f"{KEPT}/{{centre}}")),
-        Route(f"{KEPT}/{{action}}/{{name}}", _served(stored_report_page)),
+        Route(f"{KEPT}/{{action:action}}/{{name}}", _served(stored_report_page)),
         Route(f"{EXPECTED}/{{centre}}", _served(expected_page)),
-        Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name:path}}", _served(document_xml)),
+        Route(f"{DOCUMENTS}/{{action:action}}/{{archive}}/{{name:path}}", _served(document_xml)),
         Route(f"{PICTURES}/centre/{{centre}}/{{number:id}}.png", _served(centre_picture)),
         Route("/dcc/{path:path}", _served(not_there)),
     ]
 
 
-def _served(answer: Page) -> Callable[[Request], Any]:
+def _served(page: Page) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
-        page = await anyio.to_thread.run_sync(answer, request, limiter=_TURNS)
-        headers = dict(HEADERS)
-        if page.file_name is not None:
-            headers["Content-Disposition"] = f'attachment; filename="{quote(page.file_name, safe="")}"'
-        if isinstance(page.body, bytes):
-            return Response(page.body, page.status, headers, page.media_type)
-        headers |= {"Content-Length": str(os.fstat(page.body.fileno()).st_size), **SUBMITTED}
-        return StreamingResponse(iter(partial(page.body.read, _PIECE), b""), page.status, headers, page.media_type)
+        response = await anyio.to_thread.run_sync(page, request, limiter=_TURNS)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
     return serve
 

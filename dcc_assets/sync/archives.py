@@ -173,12 +173,21 @@ def _has_newer(watermark: ZipWatermark) -> ColumnElement[bool]:
     return or_(ZipAction.id > watermark.zip_actions, *(ZipAction.id.in_(ids) for ids in newer))
 
 
-def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:
-    """The latest crawl of each crawled source, without the submissions that it found."""
+def recorded_source_reports(connection: Connection, settings: Settings) -> list[PartitionReport]:
+    """Reports of the latest crawl of each source, without the submissions that it found.
+
+    There is no verdict on sources that are not in use.
+    """
     crawls = latest_crawls(connection)
     dues = load_crawl_dues(connection, settings.source_failure_limit)
-    return [
-        SourceCrawl(
+    in_use = {address.id for address in load_addresses(connection)}
+    reports = []
+    for address in load_addresses(connection, only_crawlable=False):
+        crawl, due = crawls.get(address.id), dues.get(address.id)
+        if crawl is None:
+            continue
+        finished = crawl.finished or crawl.started
+        recorded = SourceCrawl(
             source_id=address.id,
             partition=source_partition(address.centre, address.id),
             label=str(address.label),
@@ -186,23 +195,13 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
             outcome=crawl.outcome,
             error=crawl.error,
             **crawl.counts,
-            seconds=((crawl.finished or crawl.started) - crawl.started).total_seconds(),
-            finished=crawl.finished or crawl.started,
-            pace=str(due.policy) if (due := dues.get(address.id)) else "",
+            seconds=(finished - crawl.started).total_seconds(),
+            finished=finished,
+            pace=str(due.policy) if due else "",
             then=str(due) if due and not due.is_due else "",
         )
-        for address in load_addresses(connection, only_crawlable=False)
-        if (crawl := crawls.get(address.id)) is not None
-    ]
-
-
-def recorded_source_reports(connection: Connection, settings: Settings) -> list[PartitionReport]:
-    """Reports of the latest crawl of each source; without a verdict on those that are not in use."""
-    in_use = {address.id for address in load_addresses(connection)}
-    reports = []
-    for crawl in recorded_crawls(connection, settings):
-        report = source_report(crawl)
-        reports.append(report if crawl.source_id in in_use else replace(report, verdicts=()))
+        report = source_report(recorded)
+        reports.append(report if address.id in in_use else replace(report, verdicts=()))
     return reports
 
 

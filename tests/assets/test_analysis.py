@@ -4,17 +4,10 @@ from pathlib import Path
 
 import duckdb
 import pandas as pd
-from dagster import AssetKey, AssetMaterialization, DagsterRunStatus
+from dagster import DagsterRunStatus
 
 from dcc.analysis.measurements import load_measurements
-from tests.support.dagster_instances import Dagster
 from tests.support.shown_installations import Shown
-
-
-def newest(dagster: Dagster) -> AssetMaterialization:
-    found = dagster.instance.fetch_materializations(AssetKey("measurements"), limit=1).records[0].asset_materialization
-    assert found is not None
-    return found
 
 
 def test_a_centre_is_exported_to_files_that_others_read(shown: Shown) -> None:
@@ -22,12 +15,11 @@ def test_a_centre_is_exported_to_files_that_others_read(shown: Shown) -> None:
 
     expected = load_measurements(shown.data.qc)
     assert len(expected) > 0
-    told = newest(shown.dagster)
-    assert told.partition == "H"
-    directory = Path(str(told.metadata["path"].value))
+    told = shown.dagster.metadata("measurements", "H")
+    directory = Path(told["path"])
     assert directory == shown.data.settings.home / "measurements" / "H"
     files = list(directory.rglob("*.parquet"))
-    facts = {name: told.metadata[name].value for name in ("dagster/row_count", "bytes", "files", "files written")}
+    facts = {name: told[name] for name in ("dagster/row_count", "bytes", "files", "files written")}
     size = sum(file.stat().st_size for file in files)
     assert facts == {"dagster/row_count": len(expected), "bytes": size, "files": len(files), "files written": 1}
 
@@ -37,4 +29,4 @@ def test_a_centre_is_exported_to_files_that_others_read(shown: Shown) -> None:
     assert sorted(pd.read_parquet(whole)["id"]) == sorted(expected["id"])
 
     assert shown.dagster.materialise(shown.job, "H", "measurements") is DagsterRunStatus.SUCCESS
-    assert newest(shown.dagster).metadata["files written"].value == 0
+    assert shown.dagster.metadata("measurements", "H")["files written"] == 0

@@ -5,14 +5,13 @@ import os
 import signal
 import threading
 import time
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection
 
 import pytest
 from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
-from dcc.runtime.processes import Process
 from dcc.session.session_request import Listeners, SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
@@ -21,11 +20,11 @@ from dcc_assets.jobs import load_data
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
-from dcc_dagster.run_processes import PROCESS_TAG
 from tests.support.asking import column_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.prepared_processes import FORKED
+from tests.support.environments import of_installation, only
+from tests.support.prepared_processes import holding
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 ARRIVAL = "add/H.2013-10-31.3.impc.zip"
@@ -107,43 +106,28 @@ def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
     assert "in 1 of 2 documents" in data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS).description
 
 
-def hold(environment: dict[str, str], holding: Event) -> None:
+def hold(said: Connection, environment: dict[str, str]) -> None:
     """A session that stops, with the place it has, when the first document is told of."""
-    for name in [name for name in os.environ if name.startswith(("DCC_", "DAGSTER_"))]:
-        del os.environ[name]
-    os.environ.update(environment)
-    settings = load_settings()
 
     def stay(_outcome: object) -> None:
-        holding.set()
+        said.send("It has the place.")
         time.sleep(600)
 
-    with open_instance(settings) as instance:
-        run_session(settings, open_tracker(settings), instance, SessionRequest(listeners=Listeners(on_data=stay)))
+    with only(environment):
+        settings = load_settings()
+        with open_instance(settings) as instance:
+            run_session(settings, open_tracker(settings), instance, SessionRequest(listeners=Listeners(on_data=stay)))
 
 
 def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what_it_left(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    environment = {
-        **dagster_environment(data.settings),
-        "DCC_QC_URL": data.settings.qc_database_url,
-        "DCC_TRACKER_URL": data.settings.tracker_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
-    }
-    holding = FORKED.Event()
-    holder = FORKED.Process(target=hold, args=(environment, holding))
-    holder.start()
-    try:
-        assert holding.wait(60)
-        storage = data_dagster.instance.event_log_storage
+    storage = data_dagster.instance.event_log_storage
+    with holding(hold, of_installation(data.settings) | dagster_environment(data.settings)):
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
         finish_dead_runs(data_dagster.instance, data.tracker, data.settings)
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
-    finally:
-        holder.kill()
-        holder.join()
     assert data_dagster.materialised("uploaded_data") == set()
     began = time.monotonic()
     run(data, data_dagster)
@@ -153,27 +137,13 @@ def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what
     assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
 
 
-def claim_place(dagster: Dagster, tags: dict[str, str]) -> str:
-    """A run under way with these tags that has the place of the QC database; its id."""
-    run = dagster.instance.create_run_for_job(load_data, status=DagsterRunStatus.STARTED, tags=tags)
-    assert dagster.instance.event_log_storage.claim_concurrency_slot(QC_DATABASE_POOL, run.run_id, "load").is_claimed
-    return run.run_id
-
-
-def test_what_a_power_failure_left_holds_up_no_session(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    name, namespace, _ = Process.this().host.split(" ")
-    left = claim_place(data_dagster, {PROCESS_TAG: f"{name} {namespace} another-boot:1:1"})
-    run(data, data_dagster)
-    assert data.states() == {GOOD: "qc pending"}
-    assert data_dagster.instance.get_run_by_id(left).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
-
-
 def test_a_session_that_waits_for_another_run_can_be_interrupted(
     data: DataInstallation, data_dagster: Dagster, caplog: pytest.LogCaptureFixture
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    at_work = claim_place(data_dagster, {})
+    at_work = data_dagster.instance.create_run_for_job(load_data, status=DagsterRunStatus.STARTED).run_id
+    storage = data_dagster.instance.event_log_storage
+    assert storage.claim_concurrency_slot(QC_DATABASE_POOL, at_work, "load").is_claimed
     interrupting = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
 
     class Interrupts(logging.Handler):
@@ -188,5 +158,5 @@ def test_a_session_that_waits_for_another_run_can_be_interrupted(
             run(data, data_dagster)
     finally:
         sessions.removeHandler(handler)
-        data_dagster.instance.event_log_storage.free_concurrency_slots_for_run(at_work)
+        storage.free_concurrency_slots_for_run(at_work)
     assert data.states() == {GOOD: "xsd done"}

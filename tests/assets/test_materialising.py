@@ -24,7 +24,7 @@ from tests.support.asking import column_in, execute_in, in_writing, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import Installation
-from tests.support.shown_installations import GOOD, Shown
+from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 OTHER = "add/H.2013-10-31.2.impc.zip"
@@ -40,25 +40,6 @@ def failure(dagster: Dagster) -> str:
         for event in dagster.instance.all_logs(newest.run_id)
         if event.dagster_event is not None and event.dagster_event.is_step_failure
     )
-
-
-def test_a_zip_action_is_processed_again_alone(
-    installation: Installation, dagster: Dagster, asset_job: JobDefinition
-) -> None:
-    folder = installation.add_folder()
-    folder.put(ZIP)
-    folder.put(OTHER, b"no archive")
-    dagster.session(installation, until=Phase.XSD)
-    before = {key: len(installation.attempts(key)) for key in (ZIP, OTHER)}
-
-    assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.SUCCESS
-    assert len(installation.attempts(ZIP)) == before[ZIP] + 1
-    assert len(installation.attempts(OTHER)) == before[OTHER]
-    assert installation.states() == {ZIP: "xsd done", OTHER: "unzip failed"}
-    checks = {check.name: dagster.checks(check).get(ZIP) for check in (DOWNLOAD, ZIP_MD5, UNZIP, XML_NAME, XSD)}
-    assert checks == dict.fromkeys(checks, "passed")
-    assert column_in(installation.tracker, select(Reopening.requested_by)) == ["Dagster"]
-    assert dagster.instance.get_runs(limit=1)[0].tags[SESSION_TAG] == "2"
 
 
 def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
@@ -136,16 +117,16 @@ def sessions_that_broke_off(installation: Installation) -> list[int]:
 
 
 def test_what_cannot_be_materialised_fails_the_run_and_breaks_no_session_off(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
+    data: DataInstallation, data_dagster: Dagster, asset_job: JobDefinition
 ) -> None:
     refused = "add/not_a_name.zip"
     data.put(refused, specimens())
     data_dagster.session(data)
     for asset, reason in (("zip_downloads", "is refused for its name"), ("uploaded_data", "has no document")):
-        assert data_dagster.materialise(data_job, refused, asset) is DagsterRunStatus.FAILURE
+        assert data_dagster.materialise(asset_job, refused, asset) is DagsterRunStatus.FAILURE
         assert reason in failure(data_dagster)
     in_writing(data.tracker, set_pause, 1, Pause("they move", "ann", utc_now(), None))
-    assert data_dagster.materialise(data_job, "H-1", "file_source_listings") is DagsterRunStatus.FAILURE
+    assert data_dagster.materialise(asset_job, "H-1", "file_source_listings") is DagsterRunStatus.FAILURE
     assert "File source 1 is paused by ann: they move" in failure(data_dagster)
     assert sessions_that_broke_off(data.base) == []
 
@@ -195,9 +176,13 @@ def told_in(dagster: Dagster, run_id: str) -> dict[str, list[str]]:
 
 def test_one_run_takes_a_partition_through_the_whole_flow(shown: Shown) -> None:
     """The steps after the first are not skipped, as Dagster does where an asset has no result."""
+    before = {key: len(shown.data.base.attempts(key)) for key in (GOOD, ORPHANS)}
     assert shown.dagster.materialise(shown.job, GOOD, *FLOW) is DagsterRunStatus.SUCCESS
 
+    assert {key: len(shown.data.base.attempts(key)) for key in before} == before | {GOOD: before[GOOD] + 1}
+    assert column_in(shown.data.tracker, select(Reopening.requested_by)) == ["Dagster"]
     newest = shown.dagster.instance.get_runs(limit=1)[0]
+    assert newest.tags[SESSION_TAG] == "3", "that of the second step"
     told = told_in(shown.dagster, newest.run_id)
     assert {asset: told[asset] for asset in FLOW} == {asset: [GOOD] for asset in FLOW}
     assert all(set(partitions) <= {GOOD, "H"} for partitions in told.values())
@@ -210,13 +195,13 @@ def test_one_run_takes_a_partition_through_the_whole_flow(shown: Shown) -> None:
 
 
 def test_a_run_over_several_partitions_shows_what_each_came_to(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
+    data: DataInstallation, data_dagster: Dagster, asset_job: JobDefinition
 ) -> None:
     data.put(GOOD, specimens())
     data.put(OTHER, specimens("2013-10-31.2", first=11))
     data.put(FAULTY, {"H.2013-10-31.3.specimen.impc.xml": b"<nonsense/>"})
     data_dagster.session(data)
-    run_id = materialise_range(data_dagster, data_job, [GOOD, OTHER, FAULTY], *FLOW[:3])
+    run_id = materialise_range(data_dagster, asset_job, [GOOD, OTHER, FAULTY], *FLOW[:3])
     told = told_in(data_dagster, run_id)
     assert {asset: sorted(partitions) for asset, partitions in told.items() if asset in FLOW[:3]} == {
         "zip_downloads": [GOOD, OTHER, FAULTY],
@@ -257,11 +242,10 @@ def test_a_failed_check_has_its_own_causes_beside_it_and_not_those_of_others(
     }
 
 
-@pytest.mark.parametrize("asset", ["contexts", "overviews"])
-def test_a_centre_is_brought_up_to_date_by_its_partition(shown: Shown, asset: str) -> None:
-    assert shown.dagster.materialise(shown.job, "H", asset) is DagsterRunStatus.SUCCESS
+def test_a_centre_is_brought_up_to_date_by_its_partition(shown: Shown) -> None:
+    assert shown.dagster.materialise(shown.job, "H", "contexts", "overviews") is DagsterRunStatus.SUCCESS
     newest = shown.dagster.instance.get_runs(limit=1)[0]
-    assert told_in(shown.dagster, newest.run_id)[asset] == ["H"]
+    assert told_in(shown.dagster, newest.run_id) == {"contexts": ["H"], "overviews": ["H"]}
 
 
 @op

@@ -26,7 +26,7 @@ from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
 from tests.support.databases import init_with_reference
-from tests.support.environments import AT_ONCE, clean, only
+from tests.support.environments import clean, of_installation, only
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED, preload
 
@@ -207,11 +207,5 @@ def prepared_home(folder: Path) -> Path:
 
 def environment_of(home: Path, **more: object) -> dict[str, str]:
     """The settings of an installation, on SQLite unless `more` names other databases."""
-    settings: dict[str, object] = {
-        "DCC_HOME": home,
-        "DCC_TRACKER_URL": f"sqlite:///{home / 'tracker.db'}",
-        "DCC_QC_URL": f"sqlite:///{home / 'qc.db'}",
-        **AT_ONCE,
-        "DCC_LEASE_TIMEOUT": 30,
-    }
-    return {name: str(value) for name, value in (settings | more).items()}
+    settings = of_installation(Settings(home=home)) | {"DCC_LEASE_TIMEOUT": "30"}
+    return settings | {name: str(value) for name, value in more.items()}

@@ -14,7 +14,7 @@ from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_batches import remove_partitions
 from dcc_dagster.instance import open_instance
-from dcc_dagster.instance_configuration import configuration_path, prepare_dagster_home
+from dcc_dagster.instance_configuration import configuration_path, write_configuration
 from tests.support.dagster_instances import Dagster, set_environment
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.shown_installations import GOOD, ORPHANS, put_orphans
@@ -50,12 +50,12 @@ def own(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dag
             assert isinstance(instance.event_log_storage, MySQLEventLogStorage)
             assert isinstance(instance.run_storage, MySQLRunStorage)
         yield Dagster(instance)
-    prepare_dagster_home(settings)
+    write_configuration(settings)
     assert configuration.read_text() in (ON_SQLITE, ON_A_SERVER)
 
 
 def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
-    data: DataInstallation, own: Dagster, data_job: JobDefinition
+    data: DataInstallation, own: Dagster, asset_job: JobDefinition
 ) -> None:
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
@@ -71,7 +71,7 @@ def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
     assert check_events(data.tracker, data.settings, own.instance) == []
 
     own.session(data, keys=[key_of(ORPHANS)])
-    assert own.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
+    assert own.materialise(asset_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
     assert check_events(data.tracker, data.settings, own.instance) == []
 
     assert remove_partitions(own.instance.event_log_storage, "zip_actions", [], [GOOD]) == 1

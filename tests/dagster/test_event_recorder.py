@@ -11,7 +11,13 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
 from dcc.errors import DagsterStorageError
 from dcc_dagster.event_recorder import EventRecorder, RunStep
 from dcc_dagster.metadata import Metadata
-from dcc_dagster.partition_events import CheckVerdict, Failure, MaterialisedPartition, PartitionEvents, PartitionReport
+from dcc_dagster.partition_events import (
+    CheckVerdict,
+    MaterialisedPartition,
+    PartitionEvents,
+    PartitionReport,
+    ReportedVerdict,
+)
 from tests.support.dagster_instances import Dagster
 from tests.support.raising import raising
 
@@ -113,9 +119,9 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
 
 
 def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagster: Dagster) -> None:
-    asked: list[Sequence[Failure]] = []
+    asked: list[Sequence[ReportedVerdict]] = []
 
-    def explain(failures: Sequence[Failure]) -> list[Metadata]:
+    def explain(failures: Sequence[ReportedVerdict]) -> list[Metadata]:
         asked.append(failures)
         return [{"Causes": "a colony"} for _ in failures]
 
@@ -127,7 +133,7 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
     events = PartitionEvents(dagster.instance, explain=explain)
     with EventRecorder(dagster.instance, STEP, events) as recorder:
         recorder.record([good, bad, source])
-    assert [[partition for partition, _ in failures] for failures in asked] == [["bad"]]
+    assert [[failure.report.partition for failure in failures] for failures in asked] == [["bad"]]
     shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
     assert shown == {"good": False, "bad": True, "source": False}
 

@@ -11,7 +11,7 @@ from dcc.errors import DagsterStorageError
 from dcc.settings import Settings, load_settings
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.instance import make_instance, open_instance
-from dcc_dagster.instance_configuration import prepare_dagster_home
+from dcc_dagster.instance_configuration import write_configuration
 from tests.support.prepared_processes import FORKED
 from tests.support.small_disks import read_only
 
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_written_to_is_no_reason_to_delete_the_instance(ho
 
 
 def test_a_configuration_that_is_wrong_is_said(home: Settings) -> None:
-    configuration = prepare_dagster_home(home) / "dagster.yaml"
-    configuration.write_text("no_such_thing: 1\n", "utf-8")
+    write_configuration(home)
+    (home.dagster_home / "dagster.yaml").write_text("no_such_thing: 1\n", "utf-8")
     with pytest.raises(DagsterStorageError, match=r"could not be opened .*no_such_thing.*dcc instance rebuild"):
         open_instance(home)

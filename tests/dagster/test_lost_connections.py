@@ -116,7 +116,7 @@ def test_a_session_that_loses_each_of_its_connections_ends_as_any_other(
 
 @only_mariadb
 def test_runs_of_the_daemon_that_lose_each_of_their_connections_succeed(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, mariadb: MariaDb
+    data: DataInstallation, data_dagster: Dagster, asset_job: JobDefinition, mariadb: MariaDb
 ) -> None:
     """What the sensors start, and what the Materialize button does."""
     put_orphans(data)
@@ -127,7 +127,7 @@ def test_runs_of_the_daemon_that_lose_each_of_their_connections_succeed(
         for name in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB):
             asset_definitions().resolve_job_def(name).execute_in_process(instance=data_dagster.instance)
         for asset in ("zip_actions", "validated_documents", "data_integrity"):
-            assert data_dagster.materialise(data_job, ORPHANS, asset) is DagsterRunStatus.SUCCESS
+            assert data_dagster.materialise(asset_job, ORPHANS, asset) is DagsterRunStatus.SUCCESS
 
     assert data.states() == {GOOD: "qc done", ORPHANS: "data failed"}
     assert data_dagster.materialised("xml_documents") == {GOOD, ORPHANS}

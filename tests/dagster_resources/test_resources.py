@@ -26,11 +26,11 @@ from dcc.redaction import redacted
 from dcc.runtime.processes import Process
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.crawls import latest_crawls
 from dcc_assets.batches import BATCHES_JOB
 from dcc_assets.collection import chosen_file_sources
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import crawl_file_sources, process_zip_actions
-from dcc_assets.sync.archives import recorded_crawls
 from dcc_assets.validation import chosen_zip_actions
 from dcc_dagster.run_processes import process_in
 from dcc_resources.code_location import SOURCES, platform_resources
@@ -79,11 +79,8 @@ def configured(**resources: Mapping[str, Any]) -> dict[str, Any]:
 
 def failures(installation: Installation) -> dict[SourceProtocol, str]:
     """What the last crawl of the source of each protocol failed with."""
-    failed = {
-        crawl.source_id: str(crawl.error)
-        for crawl in in_reading(installation.tracker, recorded_crawls, installation.settings)
-    }
-    return {protocol: failed[number] for number, protocol in enumerate(SILENT, 1)}
+    crawls = in_reading(installation.tracker, latest_crawls)
+    return {protocol: str(crawls[number].error) for number, protocol in enumerate(SILENT, 1)}
 
 
 @only_sqlite
@@ -153,8 +150,6 @@ def test_a_secret_is_read_from_where_it_is(
     monkeypatch.setenv("KEY_OF_HOOK", SECRET)
     given: Any = {"file": f"file:{kept}", "env": "env:KEY_OF_HOOK", "dagster": {"env": "KEY_OF_HOOK"}}[reference]
     seen = []
-
-    from dagster import job, op
 
     @op
     def look(webhook: WebhookResource) -> None:

@@ -6,7 +6,6 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, JobDefinition, RunRequest, ScheduleDefinition, SkipReason
 from sqlalchemy import update
 
-from dcc.errors import ConfigurationError
 from dcc.operations.session_work import open_session
 from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
@@ -15,7 +14,7 @@ from dcc.tracker.models import SessionLock
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG
-from dcc_sensors.crawl_schedules import crawl_schedules
+from dcc_sensors.schedules import crawl_schedules
 from dcc_sensors.sessions import new_zips, retry_failed_downloads
 from tests.sensors.test_sessions import asked, requested
 from tests.support.asking import execute_in, in_reading
@@ -26,6 +25,8 @@ from tests.support.installations import Installation
 EUROPE, AMERICA = "europe", "america"
 GROUPS = "europe=H;america=J"
 ZIP = "add/H.2013-10-31.1.impc.zip"
+
+pytestmark = only_sqlite
 
 
 @pytest.fixture
@@ -59,7 +60,6 @@ def sessions_of(installation: Installation) -> list[tuple[str | None, str]]:
     return [(entry.group, entry.outcome) for entry in entries]
 
 
-@only_sqlite
 def test_a_crawl_with_the_tag_is_a_session_of_the_group_and_sensors_go_on_with_it(
     grouped: Installation, instance: DagsterInstance
 ) -> None:
@@ -70,7 +70,6 @@ def test_a_crawl_with_the_tag_is_a_session_of_the_group_and_sensors_go_on_with_i
     assert request.tags == {SESSION_TAG: "1", GROUP_TAG: EUROPE}
 
 
-@only_sqlite
 def test_sessions_of_two_groups_are_gone_on_with_each_and_handed_over_for_what_is_theirs(
     grouped: Installation, instance: DagsterInstance
 ) -> None:
@@ -87,7 +86,6 @@ def test_sessions_of_two_groups_are_gone_on_with_each_and_handed_over_for_what_i
     assert "is under way or queued" in str(asked(new_zips, instance))
 
 
-@only_sqlite
 def test_beside_a_session_of_a_group_one_of_another_is_begun_for_what_waits(
     grouped: Installation, instance: DagsterInstance
 ) -> None:
@@ -104,7 +102,6 @@ def test_beside_a_session_of_a_group_one_of_another_is_begun_for_what_waits(
         assert (anew.tags, session.id) == ({}, 4)
 
 
-@only_sqlite
 def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
     grouped: Installation, instance: DagsterInstance
 ) -> None:
@@ -121,54 +118,41 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
     assert request.tags == {SESSION_TAG: str(session.id), GROUP_TAG: EUROPE}
 
 
-class TestSchedules:
-    @pytest.fixture
-    def schedules(self, grouped: Installation, monkeypatch: pytest.MonkeyPatch) -> dict[str, ScheduleDefinition]:
-        monkeypatch.setenv("DCC_GROUP_INTERVALS", "europe=0 */2 * * *; america=30 3 * * *")
-        return {one.name: one for one in crawl_schedules(load_settings())}
+@pytest.fixture
+def schedules(grouped: Installation, monkeypatch: pytest.MonkeyPatch) -> dict[str, ScheduleDefinition]:
+    monkeypatch.setenv("DCC_GROUP_INTERVALS", "europe=0 */2 * * *; america=30 3 * * *")
+    return {one.name: one for one in crawl_schedules(load_settings())}
 
-    @only_sqlite
-    def test_each_group_with_an_interval_has_its_own_beside_that_of_all(
-        self, schedules: dict[str, ScheduleDefinition], kept_instance: DagsterInstance
-    ) -> None:
-        assert {name: one.cron_schedule for name, one in schedules.items()} == {
-            "crawl_schedule": "0 * * * *",
-            "crawl_schedule_europe": "0 */2 * * *",
-            "crawl_schedule_america": "30 3 * * *",
-        }
-        tags = {name: looked(one, kept_instance).tags for name, one in schedules.items()}
-        assert tags == {
-            "crawl_schedule": {},
-            "crawl_schedule_europe": {GROUP_TAG: EUROPE},
-            "crawl_schedule_america": {GROUP_TAG: AMERICA},
-        }
 
-    @only_sqlite
-    def test_a_tick_while_a_session_of_its_centres_runs_is_skipped(
-        self, grouped: Installation, schedules: dict[str, ScheduleDefinition], kept_instance: DagsterInstance
-    ) -> None:
-        def skipped() -> dict[str, str]:
-            answers = {name: looked(one, kept_instance) for name, one in schedules.items()}
-            return {name: str(one.skip_message) for name, one in answers.items() if isinstance(one, SkipReason)}
+def test_each_group_with_an_interval_has_its_own_beside_that_of_all(
+    schedules: dict[str, ScheduleDefinition], kept_instance: DagsterInstance
+) -> None:
+    assert {name: one.cron_schedule for name, one in schedules.items()} == {
+        "crawl_schedule": "0 * * * *",
+        "crawl_schedule_europe": "0 */2 * * *",
+        "crawl_schedule_america": "30 3 * * *",
+    }
+    tags = {name: looked(one, kept_instance).tags for name, one in schedules.items()}
+    assert tags == {
+        "crawl_schedule": {},
+        "crawl_schedule_europe": {GROUP_TAG: EUROPE},
+        "crawl_schedule_america": {GROUP_TAG: AMERICA},
+    }
 
-        assert skipped() == {}
-        with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as session:
-            reason = f"Session {session.id} of europe is active."
-            assert skipped() == {"crawl_schedule": reason, "crawl_schedule_europe": reason}
-        with open_session(grouped.tracker, grouped.settings) as session:
-            assert skipped() == dict.fromkeys(schedules, f"Session {session.id} is active.")
-        kept_instance.create_run_for_job(process_job, status=DagsterRunStatus.NOT_STARTED, tags={GROUP_TAG: AMERICA})
-        reason = "A run of process_zip_actions is under way or queued."
-        assert skipped() == {"crawl_schedule": reason, "crawl_schedule_america": reason}
 
-    @pytest.mark.parametrize(
-        ("wrong", "said"),
-        [
-            ({"group_intervals": "asia=0 * * * *"}, "DCC_GROUP_INTERVALS: DCC_GROUPS has no group 'asia'"),
-            ({"group_intervals": "europe=hourly"}, "DCC_GROUP_INTERVALS: 'hourly' is not a cron expression"),
-            ({"crawl_interval": "hourly, please"}, "DCC_CRAWL_INTERVAL: 'hourly, please'"),
-        ],
-    )
-    def test_a_wrong_interval_is_said(self, wrong: dict[str, str], said: str) -> None:
-        with pytest.raises(ConfigurationError, match=said):
-            crawl_schedules(load_settings(groups=GROUPS, **wrong))
+def test_a_tick_while_a_session_of_its_centres_runs_is_skipped(
+    grouped: Installation, schedules: dict[str, ScheduleDefinition], kept_instance: DagsterInstance
+) -> None:
+    def skipped() -> dict[str, str]:
+        answers = {name: looked(one, kept_instance) for name, one in schedules.items()}
+        return {name: str(one.skip_message) for name, one in answers.items() if isinstance(one, SkipReason)}
+
+    assert skipped() == {}
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as session:
+        reason = f"Session {session.id} of europe is active."
+        assert skipped() == {"crawl_schedule": reason, "crawl_schedule_europe": reason}
+    with open_session(grouped.tracker, grouped.settings) as session:
+        assert skipped() == dict.fromkeys(schedules, f"Session {session.id} is active.")
+    kept_instance.create_run_for_job(process_job, status=DagsterRunStatus.NOT_STARTED, tags={GROUP_TAG: AMERICA})
+    reason = "A run of process_zip_actions is under way or queued."
+    assert skipped() == {"crawl_schedule": reason, "crawl_schedule_america": reason}

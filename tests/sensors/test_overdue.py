@@ -24,6 +24,8 @@ from tests.support.mail_server import MailServerForTests
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 
+pytestmark = only_sqlite
+
 After = Callable[[float], str]
 """Has the sensor look when so many hours have passed; what it says."""
 
@@ -58,7 +60,6 @@ def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.ZIP
     run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=until))
 
 
-@only_sqlite
 def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
     server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
 ) -> None:
@@ -92,7 +93,6 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
     assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
 
 
-@only_sqlite
 def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
 ) -> None:
@@ -114,7 +114,6 @@ def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
 
 
-@only_sqlite
 def test_what_is_overdue_is_told_in_the_language_of_the_installation(
     server: MailServerForTests,
     installation: Installation,
@@ -136,7 +135,6 @@ def test_what_is_overdue_is_told_in_the_language_of_the_installation(
     assert "Wer handelt: DCC." in later
 
 
-@only_sqlite
 def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
     server: MailServerForTests,
     installation: Installation,

@@ -34,7 +34,7 @@ from dcc_assets.runs import SCHEDULED_TAG, SESSION_TAG, finish_dead_runs, sessio
 from dcc_dagster.instance import open_instance
 from dcc_dagster.run_processes import PROCESS_TAG, STARTED_TAG, process_tag
 from dcc_resources.code_location import platform_resources
-from dcc_sensors.crawl_schedules import crawl_schedules
+from dcc_sensors.schedules import crawl_schedules
 from dcc_sensors.sessions import changes_beside_sessions, due_sources, new_zips, retry_failed_downloads, valid_documents
 from tests.support.asking import execute_in, in_writing, row_in
 from tests.support.dagster_instances import looked, set_environment
@@ -144,8 +144,8 @@ def test_a_run_whose_process_died_holds_up_nothing(
     no_process = {PROCESS_TAG: tags[PROCESS_TAG].replace(f":{mine}:", f":{10**30}:")}
     instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED, tags=no_process)
     assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
-    assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
-    assert instance.get_run_by_id(alive.run_id).status is DagsterRunStatus.STARTED  # type: ignore[union-attr]
+    assert status_of(instance, run) is DagsterRunStatus.FAILURE
+    assert status_of(instance, alive) is DagsterRunStatus.STARTED
 
 
 @only_sqlite
@@ -178,9 +178,7 @@ def test_a_run_ends_whose_machine_was_started_anew_or_whose_session_nobody_has(
         execute_in(installation.tracker, update(CrawlingSession).values(finish_time=datetime(2001, 1, 1)))
     if session.startswith("ended"):
         finish_dead_runs(instance, installation.tracker, installation.settings)
-    found = instance.get_run_by_id(run.run_id)
-    assert found is not None
-    assert (found.status is DagsterRunStatus.FAILURE) == is_dead
+    assert (status_of(instance, run) is DagsterRunStatus.FAILURE) == is_dead
 
 
 def begun_again(instance: DagsterInstance, job: JobDefinition, tags: dict[str, str]) -> DagsterRun:
@@ -199,7 +197,7 @@ def test_a_run_that_repeats_a_dead_one_is_not_dead_for_its_copied_tags(
     tags = {SESSION_TAG: "1", PROCESS_TAG: f"{name} {namespace} another-boot:1:1"}
     repeated = begun_again(instance, process_zip_actions, tags)
     finish_dead_runs(instance, installation.tracker, installation.settings)
-    assert instance.get_run_by_id(repeated.run_id).status is DagsterRunStatus.STARTING  # type: ignore[union-attr]
+    assert status_of(instance, repeated) is DagsterRunStatus.STARTING
 
 
 def status_of(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:

@@ -1,15 +1,17 @@
 """One question to a database, or one change, in a transaction of its own. A text is a statement of SQL."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, Executable, FromClause, Row, func, select, text
 
+from dcc.databases.engines import disposed
 from dcc.databases.transactions import writing
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+closing_all = disposed
 
 
 class Databases(Protocol):
@@ -22,15 +24,6 @@ class Databases(Protocol):
     @property
     def qc(self) -> Engine:
         """The QC database's engine."""
-
-
-@contextmanager
-def closing_all(engine: Engine) -> Iterator[Engine]:
-    """The engine, whose connections are closed after the block."""
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 def value_in(engine: Engine, statement: Executable | str) -> Any:

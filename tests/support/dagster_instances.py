@@ -146,9 +146,11 @@ def dagster(installation: Installation, prepared_dagster_home: Path) -> Iterator
 
 
 @pytest.fixture
-def asset_job(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> JobDefinition:
-    """The job behind the Materialize button, in an environment that names the installation."""
-    set_environment(installation, monkeypatch)
+def asset_job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> JobDefinition:
+    """The job behind the Materialize button, in an environment that names the installation, or the one of `data`."""
+    has_data = "data" in request.fixturenames
+    named = request.getfixturevalue("data").base if has_data else request.getfixturevalue("installation")
+    set_environment(named, monkeypatch)
     return asset_definitions().resolve_implicit_global_asset_job_def()
 
 
@@ -199,13 +201,6 @@ def data_dagster(data: DataInstallation, prepared_dagster_home: Path) -> Iterato
     put_prepared(prepared_dagster_home, data.settings)
     with open_instance(data.settings) as instance:
         yield Dagster(instance)
-
-
-@pytest.fixture
-def data_job(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> JobDefinition:
-    """The job behind the Materialize button, in an environment that names the installation."""
-    set_environment(data.base, monkeypatch)
-    return asset_definitions().resolve_implicit_global_asset_job_def()
 
 
 def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInstance) -> None:

@@ -14,7 +14,7 @@ from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target, migrate_storage
 from dcc.settings import Settings
 from tests.support.dying_session import _after
-from tests.support.prepared_processes import FORKED
+from tests.support.prepared_processes import FORKED, ended
 from tests.support.stores import Store
 
 POINTS: dict[str, tuple[Any, str, int]] = {
@@ -41,8 +41,8 @@ def killed_move(point: str, source: Settings, target: Settings) -> None:
 def _killed(work: Callable[..., None], point: str, *arguments: object) -> None:
     process = FORKED.Process(target=work, args=(point, *arguments))
     process.start()
-    process.join(_SECONDS)
-    assert process.exitcode == -signal.SIGKILL, f"{point}: it ended with {process.exitcode}"
+    exit_code = ended(process, _SECONDS)
+    assert exit_code == -signal.SIGKILL, f"{point}: it ended with {exit_code}"
 
 
 def _restore(point: str, directory: Path, settings: Settings, replace: bool) -> None:

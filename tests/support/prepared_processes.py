@@ -48,7 +48,7 @@ def run_in_process(
     """
     process = FORKED.Process(target=_run, args=(work, argument, dict(settings)))
     process.start()
-    return _ended(process, seconds)
+    return ended(process, seconds)
 
 
 def run_dying(work: Callable[[str], object], argument: str, settings: Settings) -> None:
@@ -86,7 +86,7 @@ def run_dcc(
 
     Its exit code, or None when it took more than `seconds`.
     """
-    return _ended(begin([program, *arguments], folder, environment, output, errors), seconds)
+    return ended(begin([program, *arguments], folder, environment, output, errors), seconds)
 
 
 @pytest.fixture
@@ -124,7 +124,8 @@ def begin(
     return process
 
 
-def _ended(process: BaseProcess, seconds: float) -> int | None:
+def ended(process: BaseProcess, seconds: float = 60) -> int | None:
+    """Wait for the end of a process; its exit code, or None when it took longer and was killed."""
     process.join(seconds)
     if process.is_alive():
         process.kill()

@@ -13,12 +13,14 @@ from sqlalchemy.event import listen, remove
 
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
+from tests.support.prepared_processes import ended
 
 T = TypeVar("T")
 
 _fork = get_context("fork")
 event = _fork.Event
 """Makes what a process that is started can set, and this one wait for."""
+finish = ended
 
 
 def start(settings: Settings, work: Callable[[Engine], object]) -> BaseProcess:
@@ -36,15 +38,6 @@ def _run(settings: Settings, work: Callable[[Engine], object]) -> None:
         code = 0
     finally:
         os._exit(code)
-
-
-def finish(process: BaseProcess, seconds: float = 60) -> int | None:
-    """Wait for the end of a process; how it ended."""
-    process.join(seconds)
-    if process.is_alive():
-        process.kill()
-        process.join()
-    return process.exitcode
 
 
 @contextmanager

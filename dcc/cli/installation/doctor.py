@@ -65,10 +65,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         # Loads the rules, with those of packages that may be broken.
         from dcc.operations.doctor.examination import ANSWERS, DOCTOR_CHECKS, examine
 
-        of_dagster = dagster_side().doctor_checks() if settings.dagster_events else ()
+        of_dagster = dagster_side().dagster_checks if settings.dagster_events else ()
         checks = [*DOCTOR_CHECKS, *of_dagster, *([ANSWERS] if sources else [])]
         rounds = [examine(settings, checks, seconds=seconds)]
-        rounds += [examine(settings, [dagster_side().doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
+        rounds += [examine(settings, [dagster_side().deep_check], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):
             found.append(examined)
             if not wants_json() and not (

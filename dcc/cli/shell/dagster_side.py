@@ -98,10 +98,12 @@ class DagsterSide(Protocol):
     def write_configuration(self, settings: Settings, *, replace: bool = False) -> Path | None:
         """Write `dagster.yaml` and check it; returns the path of the kept copy of a replaced one."""
 
-    def doctor_checks(self) -> Sequence[DoctorCheck]:
+    @property
+    def dagster_checks(self) -> Sequence[DoctorCheck]:
         """The checks of `dcc doctor` for Dagster."""
 
-    def doctor_depths(self) -> DoctorCheck:
+    @property
+    def deep_check(self) -> DoctorCheck:
         """The check of `dcc doctor --deep`, which compares Dagster with both databases."""
 
 

@@ -132,7 +132,7 @@ def test_the_worst_findings_come_first_and_those_left_out_are_counted() -> None:
     assert verdict.description.startswith("1 error in 1 of 1 document. First: ")
 
 
-def test_what_could_not_be_checked_is_counted_and_an_example_without_a_line_given() -> None:
+def test_what_could_not_be_checked_is_counted_with_an_example_also_beside_warnings() -> None:
     found = replace(finding("reference", Severity.UNCHECKED), line=None)
     made = report(Phase.DATA, "data done", document("data done", found))
     (verdict,) = [v for v in made.verdicts if not v.passed]
@@ -144,8 +144,6 @@ def test_what_could_not_be_checked_is_counted_and_an_example_without_a_line_give
     (verdict,) = [v for v in made.verdicts if not v.passed]
     assert "First: H.2013-10-31.1.experiment.impc.xml, line 7: What E4 found." in verdict.description
 
-
-def test_what_could_not_be_checked_is_told_beside_warnings() -> None:
     warned, unchecked = finding("P2", Severity.WARNING), finding("P3", Severity.UNCHECKED)
     made = report(Phase.DATA, "data done", document("data done", warned, unchecked))
     (verdict,) = [v for v in made.verdicts if not v.passed]

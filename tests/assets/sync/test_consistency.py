@@ -11,6 +11,7 @@ from dcc.operations.session_work import open_session
 from dcc.phases import Phase
 from dcc_assets.graph import CHECK_OF_PHASE, ZIP_ACTION_PARTITIONS
 from dcc_assets.sync.consistency import check_events
+from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_recorder import EventRecorder, RunStep
 from dcc_dagster.instance import open_instance
 from dcc_dagster.partition_events import CheckVerdict, PartitionReport
@@ -57,6 +58,10 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
 
     with open_session(data.tracker, data.settings):
         assert found() == set(), "what a session is at is not looked at"
+
+    report = rebuild_instance(data.settings, data.tracker, shown)
+    assert (report.zip_actions, report.failed) == (4, 3)
+    assert found() == set(), "all is shown again"
 
     with open_instance(data.settings.model_copy(update={"home": data.settings.home / "elsewhere"})) as new:
         assert {rule for rule, _ in found(new)} == {"C20", "C21", "C22"} <= set(CONSISTENCY_RULES)

@@ -14,7 +14,6 @@ from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.assets.test_session_in_dagster import ALL, INVALID, put_all_kinds
 from tests.support.dagster_instances import Dagster, lose_instance
-from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.raising import raising
@@ -82,17 +81,6 @@ def test_it_does_not_run_beside_a_session(installation: Installation, dagster: D
     rebuild_instance(installation.settings, installation.tracker, dagster.instance)
 
 
-@only_sqlite
-def test_it_counts_submissions_that_failed_after_validation_among_those_that_failed(data: DataInstallation) -> None:
-    data.put("add/H.2013-10-31.1.impc.zip", specimens())
-    data.put("edit/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=9))
-    data.run()
-    assert data.states()["edit/H.2013-11-06.1.impc.zip"] == "upload failed"
-    with open_instance(data.settings) as instance:
-        report = rebuild_instance(data.settings, data.tracker, instance)
-    assert (report.zip_actions, report.failed) == (2, 1)
-
-
 @pytest.mark.parametrize(
     ("broken", "error", "expected"),
     [
@@ -113,8 +101,8 @@ def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(
     error: Exception,
     expected: type[Exception],
 ) -> None:
-    put_all_kinds(installation)
-    installation.run_session()
+    installation.add_folder()
+    installation.crawl()
     monkeypatch.setattr(broken, raising(error))
     with pytest.raises(expected, match=str(error)):
         rebuild_instance(installation.settings, installation.tracker, dagster.instance)
