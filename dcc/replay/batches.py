@@ -195,7 +195,7 @@ class ReplayWorkerResults(Exchange):
     def __init__(self, settings: Settings, replayer: Replayer, parts: Sequence[Part]) -> None:
         super().__init__(ObjectStore(settings), new_folder_of_replay(), replayer.root / "exchange")
         self._settings, self._replayer = settings, replayer
-        self._parts = {f"batch_{number}": part for number, part in enumerate(parts)}
+        self._parts = {_name(number): part for number, part in enumerate(parts)}
         self._keys: dict[str, str] = {}
 
     @property
@@ -237,7 +237,7 @@ class ReplayWorkerResults(Exchange):
 
     def take(self, number: int) -> list[list[OpenedDocument]] | None:
         """The documents of a part's archives; None if this process has to prepare them."""
-        name = f"batch_{number}"
+        name = _name(number)
         if name not in self._keys:
             return None
         part = self._parts[name]
@@ -280,6 +280,11 @@ def prepared_by_workers(
         yield results
     finally:
         results.remove()
+
+
+def _name(number: int) -> str:
+    """The name of the batch of a part, which has this number from 0 on; people count from 1."""
+    return f"batch_{number + 1}"
 
 
 def parts_of(archives: Iterable[StoredArchive], limit: int) -> Iterator[Part]:

@@ -16,7 +16,7 @@ from dcc.runtime.clock import utc_now
 from dcc.tracker.models import StoredArchive
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder, specimens
+from tests.support.installations import Folder, specimens, until_the_next_second
 from tests.support.s3_server import Bucket
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
@@ -96,6 +96,7 @@ def folder(dcc: Dcc) -> Folder:
 
 def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, folder: Folder, tmp_path: Path) -> None:
     first = (folder.path / ZIP).read_bytes()
+    until_the_next_second()
     second = folder.put(ZIP, specimens(mice=5), modified=1_500_000_000)
     dcc("crawl", exit_code=1)
     assert "no longer holds" not in dcc("show", ZIP).stdout

@@ -133,7 +133,7 @@ class SessionOutput:
     def conclude(self) -> list[_Entry]:
         """Add problems beyond any archive or source, such as reference data that could not be read.
 
-        Add, and return, a problem for each failed submission without a reported one: its documents were judged again
+        Add, and return, a problem for each failed submission without a reported one. Its documents were judged again
         and are well now, or no worse, while others keep it where it was.
         """
         if self.session is not None:

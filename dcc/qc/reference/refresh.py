@@ -6,7 +6,7 @@ refused: probably the answer was truncated. `freshness` says how old the sets ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -80,16 +80,19 @@ class RefreshResult:
     is_unreachable: bool = False
 
 
-def ensure_reference(qc: Engine, settings: Settings) -> list[RefreshResult]:
+def ensure_reference(
+    qc: Engine, settings: Settings, active: Mapping[str, StoredSnapshot] | None = None
+) -> list[RefreshResult]:
     """Read the sets that are not as the settings name them now; returns the results of those.
 
     Without a setting that is the shipped set. A file is read again if it has changed; a server is asked if a set was
-    last found there more than LOOKED_AT_WITHIN ago, or its later one was refused. Raises database errors, but nothing
-    for an unreadable set.
+    last found there more than LOOKED_AT_WITHIN ago, or its later one was refused. `active` are the rows of the active
+    snapshots, if the caller has them: then the database is queried only if a set must be read. Raises database errors,
+    but nothing for an unreadable set.
     """
-    active, refused = run_reading(qc, lambda connection: (active_snapshots(connection), refusals(connection)))
-    sources = settings.reference_sources
-    due = [name for name in SETS if not _is_current(active.get(name), refused.get(name), sources[name], name)]
+    if active is None:
+        active = run_reading(qc, active_snapshots)
+    due = [name for name in SETS if not _is_current(active.get(name), settings.reference_sources[name], name)]
     return refresh(qc, settings, due) if due else []
 
 
@@ -241,15 +244,13 @@ def is_of_origin(source: str, configured: str | None) -> bool:
     return source.startswith(SHIPPED_SOURCE) if configured is None else is_from_source(source, configured)
 
 
-def _is_current(
-    active: StoredSnapshot | None, refusal: SourceRefusal | None, configured: str | None, name: str
-) -> bool:
+def _is_current(active: StoredSnapshot | None, configured: str | None, name: str) -> bool:
     if active is None or not is_of_origin(active.source, configured):
         return False
     if configured is None:
         return active.checksum == shipped_checksum(name)
     if is_url(configured):
-        was_refused = refusal is not None and refusal.source == source_of(configured)
+        was_refused = active.refused_at == source_of(configured)
         return not was_refused and utc_now() - active.checked < LOOKED_AT_WITHIN
     return _is_unchanged(active, Path(configured), name)
 

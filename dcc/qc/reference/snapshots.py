@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
 from enum import Enum
 from functools import cache
@@ -285,15 +285,19 @@ _INTEGER_BITS: Final = 31
 
 @dataclass(frozen=True, slots=True)
 class ActiveReference:
-    """The reference data that documents are judged by, and the ids of their snapshots by the name of the set."""
+    """The reference data that documents are judged by; ids and rows of their snapshots by the name of the set."""
 
     data: ReferenceData
     snapshot_ids: Mapping[str, int]
+    stored: Mapping[str, StoredSnapshot] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """The row of a snapshot: `retrieved` is when this state of the set was retrieved first, `checked` when last."""
+    """The row of a snapshot: `retrieved` is when this state of the set was retrieved first, `checked` when last.
+
+    `refused_at` is the source of a later set that was refused or unreadable.
+    """
 
     id: int
     name: str
@@ -302,6 +306,7 @@ class StoredSnapshot:
     source: str
     checksum: str
     rows: int
+    refused_at: str | None = None
 
 
 _loaded: WeakKeyDictionary[Engine, dict[str, tuple[object, Snapshot]]] = WeakKeyDictionary()
@@ -310,7 +315,10 @@ _loading = threading.Lock()
 
 def active_snapshots(connection: Connection) -> dict[str, StoredSnapshot]:
     """The rows of the active snapshots, by the name of the set."""
-    query = select(SNAPSHOT).where(SNAPSHOT.c.is_active).order_by(SNAPSHOT.c.id)
+    columns = SNAPSHOT.c
+    refused = REFUSAL.c.source.label("refused_at")
+    joined = SNAPSHOT.outerjoin(REFUSAL, REFUSAL.c.name == columns.name)
+    query = select(SNAPSHOT, refused).select_from(joined).where(columns.is_active).order_by(columns.id)
     # Two processes that save at once on MySQL or MariaDB leave two active ones: the later one counts.
     return {row.name: _stored(row) for row in connection.execute(query)}
 
@@ -336,7 +344,7 @@ def load_active(connection: Connection, imits_names: Mapping[str, str] | None = 
                 kept[name] = (is_of, load_snapshot(connection, name, snapshot.id, provenance))
         data: dict[str, Any] = {name: kept[name][1].with_source(stored[name].source) for name in stored}
     reference = ReferenceData(**data, imits_names=imits_names or {})
-    return ActiveReference(reference, {name: snapshot.id for name, snapshot in stored.items()})
+    return ActiveReference(reference, {name: snapshot.id for name, snapshot in stored.items()}, stored)
 
 
 def save(connection: Connection, snapshot: Snapshot) -> int:
@@ -383,6 +391,7 @@ def _stored(row: Row[Any]) -> StoredSnapshot:
         shown_source(row.source),
         row.checksum,
         row.row_count,
+        row.refused_at,
     )
 
 

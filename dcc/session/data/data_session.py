@@ -130,32 +130,36 @@ def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
     return in_order_of_upload({document.xml_id: document for some in documents for document in some}.values())
 
 
-def refresh_reference_data(work: DataSession) -> None:
-    """Refresh the sets of reference data that the settings name, once a session.
+def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
+    """Refresh the sets of reference data that the settings name; returns whether one was read.
 
-    If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports that.
+    Once a session. If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports
+    that. `known` spares a query.
     """
     if work.has_reference:
-        return
+        return False
     work.has_reference = True
-    for each in ensure_reference(work.qc, work.settings):
+    refreshed = ensure_reference(work.qc, work.settings, None if known is None else known.stored)
+    for each in refreshed:
         if each.outcome is RefreshOutcome.FAILED:
             log.warning("%s", each.message)
             kind = ReferenceUnreachableError if each.is_unreachable else ReferenceDataError
             work.session.record_task_error(Phase.DATA, kind(each.message))
+    return bool(refreshed)
 
 
 def current_basis(work: DataSession) -> JudgingBasis:
     """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
     names = run_reading(work.session.tracker, imits_names)
-    refresh_reference_data(work)
 
-    def load(connection: Connection) -> JudgingBasis:
+    def load(connection: Connection) -> tuple[snapshots.ActiveReference, JudgingBasis]:
         reference, today = snapshots.load_active(connection, names), utc_today()
         waivers = waivers_in_force(connection, today)
-        return JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
+        return reference, JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
 
-    return run_reading(work.qc, load)
+    reference, basis = run_reading(work.qc, load)
+    # One query is enough if nothing has to be read.
+    return run_reading(work.qc, load)[1] if refresh_reference_data(work, reference) else basis
 
 
 @dataclass(frozen=True, slots=True)
