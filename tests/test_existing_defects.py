@@ -50,14 +50,14 @@ TABLE: Final = """\
     tracker/test_progress.py::test_a_parent_shows_the_earliest_failing_phase_of_its_children
 # Stuck, crash or hang
 16 the second session of a periodic run ended the process
-    session/test_source_schedules.py::test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_servers
+    session/test_source_schedules.py::test_a_month_of_many_sources_keeps_their_ages_and_windows
     cli/test_daemon.py::test_pages_daemon_and_command_line_work_at_once
 17 periodic sessions ran without a lock, and the lock was that of a directory
     session/test_sessions.py::test_a_second_session_is_refused_and_told_who_holds_the_first
     session/test_sessions.py::test_of_many_that_open_at_once_one_is_let_in
 18 what a killed session had begun was never taken up
     session/test_crash_recovery.py::test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice
-    session/test_session_data_faults.py::test_a_session_killed_anywhere_is_continued_with_nothing_lost_and_nothing_twice
+    session/test_session_data_faults.py::test_sessions_killed_one_after_the_other_come_to_the_same_end_with_nothing_lost_and_nothing_twice
 19 the numbers of phases contradicted their order, so that states went back
     tracker/test_progress.py::test_the_higher_of_two_states_counts
 20 two sources that listed one new archive ended a crawl without a word
@@ -75,7 +75,7 @@ TABLE: Final = """\
 24 FTP opened active data connections only
     session/test_sessions_on_servers.py::test_what_plain_ftp_falsified_on_the_way_is_fetched_again_before_the_copy_is_called_bad
 25 a lost database held up everything for days, then ended the process
-    session/test_sessions.py::test_a_database_that_goes_away_and_comes_back_does_no_harm
+    session/test_session_ends.py::test_a_database_that_is_killed_and_started_again_costs_only_time
     session/test_session_data.py::test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
 26 options that did not fit together were accepted
     settings/test_settings.py::test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be
@@ -99,7 +99,6 @@ TABLE: Final = """\
     dagster/test_secrets_left_behind.py::test_no_secret_is_in_anything_that_a_session_leaves_behind
     sources/test_tls_trust.py::test_transfers_must_show_the_certificate_of_the_login
 33 two accounts on one host shared the first login
-    session/test_downloads.py::test_two_accounts_on_one_host_have_connections_of_their_own
     sources/test_servers.py::test_two_centres_on_one_host_see_their_own_files_by_their_keys
 # Details and waste
 34 retries were counted within a run only
@@ -127,10 +126,10 @@ TABLE: Final = """\
     tracker/test_download_plan.py::test_the_newest_comes_first_by_what_the_names_say
     session/test_downloads.py::test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what_is_kept_for_another
 43 the report by e-mail was a line of the log
-    notify/test_session_report.py::test_the_report_is_sent_by_e_mail
+    notify/test_session_report.py::test_the_report_is_sent_by_e_mail_and_refused_recipients_are_named
 44 the phase qc, the status cancelled and the MD5 of an archive were never set
     qc/test_contexts_building.py::test_what_is_done_stays_done_until_its_data_change
-    session/test_data_corrections.py::test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts
+    cli/test_data_changes.py::test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry
     session/test_zip_processing.py::test_it_is_taken_once_and_recorded_of_good_archives_and_bad
 """
 """Each defect, and below it the tests that show it gone."""

@@ -22,7 +22,7 @@ from tests.support.installations import md5
 from tests.support.prepared_processes import FORKED
 from tests.support.served_from_memory import CONTENT, KEY, MODIFIED, FakeConnection, receive_from, transfer_of, with_md5
 from tests.support.servers import Share
-from tests.support.trials import trials, usually
+from tests.support.trials import trials
 
 
 @pytest.fixture
@@ -207,9 +207,7 @@ def receive_measured(address: SourceAddress, folder: Path, changes: Mapping[str,
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize(
-    "protocol", usually(["sftp_server", "web_folder"], ["sftp_server", "ftp_server", "ftps_server", "web_folder"])
-)
+@pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server", "web_folder"])
 def test_a_large_archive_is_never_held_in_memory(protocol: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     share: Share = request.getfixturevalue(protocol)
     os.truncate(share.put(str(KEY)), SIZE)

@@ -107,6 +107,19 @@ def test_a_fault_of_the_platform_costs_one_source_its_crawl_and_no_other(
     assert value_in(installation.tracker, select(CrawlingSession.status)) == int(Phase.ZIP_NAME)
 
 
+@pytest.mark.both_databases
+def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Installation) -> None:
+    """Eight sources, one listing."""
+    folders = [installation.add_folder("H", f"source {number}") for number in range(8)]
+    names = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(20)]
+    for folder in folders:
+        for name in names:
+            folder.put(name, b"the same")
+    installation.crawl()
+    assert sorted(installation.states()) == sorted(names)
+    assert installation.count(FileSourceHasZip) == 8 * 20
+
+
 @only_sqlite
 def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(installation: Installation) -> None:
     folder = installation.add_folder()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
+from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
 from dcc.errors import InternalFaultError, QcDatabaseUnreachableError, SessionTimeLimitError
 from dcc.operations.consistency.check import check_consistency
@@ -27,7 +28,7 @@ from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import zip_action_ids
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements
 
@@ -75,6 +76,24 @@ def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: Dat
         assert [reached for reached, _ in data.take_up(until).told(ZIP)] == [until][: until > Phase.XSD]
         assert data.states()[ZIP].startswith(until.short_name)
     assert data.states() == {ZIP: "qc pending"}
+
+
+@pytest.mark.both_databases
+def test_add_edit_and_delete_mean_what_they_say(data: DataInstallation) -> None:
+    """One experiment, changed in its place, then gone."""
+    data.run(ZIP, specimens(), experiments(animals=1))
+    (first,) = current_values(data)
+    edited = submissions.experiment_document("H", animals=1, procedure="IMPC_BWT_001")
+    changed = edited.replace(first.encode(), b"77.5")
+    data.run("edit/H.2013-11-01.1.impc.zip", {"H.2013-11-01.1.experiment.impc.xml": changed})
+    assert current_values(data) == ["77.5"]
+    data.run("delete/H.2013-11-02.1.impc.zip", {"H.2013-11-02.1.experiment.impc.xml": changed})
+    assert current_values(data) == []
+    assert data.documents()["H.2013-11-02.1.experiment.impc.xml"] in {"qc pending", "qc done"}
+
+
+def current_values(data: DataInstallation) -> list[str]:
+    return column_in(data.qc, "SELECT value FROM current_measurement ORDER BY id")
 
 
 def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
