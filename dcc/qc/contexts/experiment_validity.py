@@ -31,9 +31,10 @@ def update_validity(connection: Connection, scope: ArchiveScope) -> set[int]:
     found = {row.id for row in connection.execute(_DUE) if scope.has(row.zip_file)}
     lock_centres_of(connection, found)
     due = [row for row in connection.execute(_DUE) if row.id in found]
+    of_experiments = [row.id for row in due if row.kind == DocumentKind.EXPERIMENT.value]
+    for documents in sorted_chunks(of_experiments):
+        _set(connection, connection.scalars(_OWN_TO_FLAG, {"documents": as_json(documents)}), Validity.INVALID_ANIMAL)
     touched: set[int] = set()
-    for documents in sorted_chunks(row.id for row in due if row.kind == DocumentKind.EXPERIMENT.value):
-        touched.update(connection.scalars(_OF_DOCUMENTS, {"documents": as_json(documents)}))
     for documents in sorted_chunks(row.id for row in due if row.changes_animals):
         for statement in _TOUCHED:
             touched.update(connection.scalars(statement, document_parameters("documents", documents)))
@@ -43,7 +44,9 @@ def update_validity(connection: Connection, scope: ArchiveScope) -> set[int]:
 
 def update_all_validity(connection: Connection) -> None:
     """As `update_validity`, for all experiments."""
-    _judge_by_animals(connection, connection.scalars(select(EXPERIMENT.c.id)).all())
+    touched = set(connection.scalars(select(EXPERIMENT.c.id).where(EXPERIMENT.c.validity == Validity.INVALID_ANIMAL)))
+    touched.update(connection.scalars(_ALL_TO_FLAG))
+    _judge_by_animals(connection, touched)
 
 
 def _judge_by_animals(connection: Connection, experiments: Iterable[int]) -> None:
@@ -55,8 +58,11 @@ def _judge_by_animals(connection: Connection, experiments: Iterable[int]) -> Non
             (Validity.INVALID_ANIMAL, flagged & before.keys()),
             (Validity.VALID, before.keys() - flagged),
         ):
-            changed = [one for one in wanted if before[one] != validity]
-            change_rows(connection, EXPERIMENT.c.id, changed, validity=validity)
+            _set(connection, (one for one in wanted if before[one] != validity), validity)
+
+
+def _set(connection: Connection, experiments: Iterable[int], validity: int) -> None:
+    change_rows(connection, EXPERIMENT.c.id, set(experiments), validity=validity)
 
 
 def _experiments_by(name: str, column: ColumnElement[int]) -> Select[Any]:
@@ -66,6 +72,15 @@ def _experiments_by(name: str, column: ColumnElement[int]) -> Select[Any]:
     for family in MYSQL_FAMILY:
         found = found.prefix_with("STRAIGHT_JOIN", dialect=family)
     return found
+
+
+def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
+    """The experiments that name a specimen which is not valid now."""
+    return (
+        experiments.join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
+        .join(SPECIMEN, same_animal(EXPERIMENT))
+        .where(SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.INVALID)
+    )
 
 
 def _touched() -> tuple[Select[Any], ...]:
@@ -104,9 +119,6 @@ _THESE: Final = _experiments_by("experiments", EXPERIMENT.c.id)
 _VALIDITY: Final = _THESE.add_columns(EXPERIMENT.c.validity).where(
     EXPERIMENT.c.validity.in_((Validity.VALID, Validity.INVALID_ANIMAL))
 )
-_NAMING_INVALID: Final = (
-    _THESE.join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
-    .join(SPECIMEN, same_animal(EXPERIMENT))
-    .where(SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.INVALID)
-)
-"""Those of these experiments that name a specimen which is not valid now."""
+_ALL_TO_FLAG: Final = _naming_invalid(select(EXPERIMENT.c.id)).where(EXPERIMENT.c.validity == Validity.VALID)
+_OWN_TO_FLAG: Final = _naming_invalid(_OF_DOCUMENTS).where(EXPERIMENT.c.validity == Validity.VALID)
+_NAMING_INVALID: Final = _naming_invalid(_THESE)
