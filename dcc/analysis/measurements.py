@@ -24,7 +24,8 @@ from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.membership import BASELINE
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
-from dcc.qc.history import current_at, document_at, is_latest_valid, measurements_at
+from dcc.qc.history import current_at, document_at, measurements_at
+from dcc.qc.latest_valid import is_latest_valid
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LINE, MEASUREMENT, OVERVIEW_ANIMAL, RUN, SPECIMEN
 from dcc.vocabulary import EntityKind, Validity
 

@@ -28,7 +28,7 @@ _SECTIONS = {
     },
     "What became of submissions": {
         "status": "dcc.cli.submissions.status:status",
-        "zips": "dcc.cli.submissions.selection:zips",
+        "zips": "dcc.cli.submissions.zips:zips",
         "show": "dcc.cli.submissions.show:show",
         "archive": "dcc.cli.submissions.archives:archive",
         "retry": "dcc.cli.sessions.crawl:retry",

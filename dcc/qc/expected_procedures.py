@@ -118,7 +118,7 @@ class LackingProcedure(NamedTuple):
 
 
 class ProcedureDeliveries(NamedTuple):
-    """Of how many animals or colonies of a centre a procedure is due, by `Delivery`, in the order of that."""
+    """Of how many animals or colonies of a centre a procedure is due, and of how many it is delivered."""
 
     centre: str
     due: DueProcedure
@@ -150,7 +150,15 @@ class Deliveries:
         """The counts in the order of centre, pipeline and procedure."""
         deliveries = []
         for (centre, due), states in self.counts.items():
-            deliveries.append(ProcedureDeliveries(centre, due, *(states[state] for state in Delivery)))
+            number = ProcedureDeliveries(
+                centre,
+                due,
+                delivered=states[Delivery.DELIVERED],
+                invalid=states[Delivery.INVALID],
+                explained=states[Delivery.EXPLAINED],
+                missing=states[Delivery.MISSING],
+            )
+            deliveries.append(number)
         return sorted(deliveries)
 
 

@@ -1,4 +1,4 @@
-"""The tracker database: its tables and reference rows, its revisions, how it is opened, and the kinds of errors in it.
+"""The tracker database: its tables and reference rows, how it is opened, and the kinds of errors in it.
 
 All writes happen inside `writing` or, better, `run_writing`; reads use `engine.connect()` (see
 `dcc.databases.transactions`). Only `dcc init` changes a schema (see `dcc.databases.schema`).
@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, Transaction, bindparam, case, column, insert, select, table, update
+from sqlalchemy import Connection, Engine, Transaction, bindparam, insert, select
 from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.databases import engines
-from dcc.databases.database import OUTAGE_SECONDS, Database, Revisions
+from dcc.databases.database import OUTAGE_SECONDS, Database
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, Base, SessionLock
 from dcc.tracker.reference_rows import REFERENCE_ROWS
+from dcc.tracker.upgrades import REVISIONS
 
 _ids_in: WeakKeyDictionary[Transaction, dict[str, int]] = WeakKeyDictionary()
 """The ids of kinds of errors that open transactions have looked up."""
@@ -83,28 +84,6 @@ def _add_rows(connection: Connection) -> None:
         if missing:
             connection.execute(insert(table), missing)
 
-
-_MARKS = {"Warning: ": "warning", "Not checked: ": "unchecked"}
-
-
-def _tell_severities(connection: Connection) -> None:
-    """Set the severities of warnings and unchecked rules."""
-    log = table("xml_log", column("message"), column("severity"))
-    for mark, severity in _MARKS.items():
-        connection.execute(update(log).where(log.c.message.like(f"{mark}%")).values(severity=severity))
-
-
-def _give_reasons(connection: Connection) -> None:
-    """Say why earlier sessions ended: by a person, or in the only two ways that DCC distinguished."""
-    session = table("crawling_session", column("status"), column("finish_time"), column("end_reason"))
-    reason = case((session.c.status == 0, "finished"), (session.c.status == -2, "stopped"), else_="faults")
-    ended = session.c.finish_time.is_not(None) & session.c.end_reason.is_(None)
-    connection.execute(update(session).where(ended).values(end_reason=reason))
-
-
-_CONVERSIONS: Final = {9: _tell_severities, 19: _give_reasons}
-REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 28)}
-"""All revisions, oldest first, and the function that converts the rows of the one before."""
 
 TRACKER: Final = Database(
     noun="tracker",

@@ -1,7 +1,4 @@
-"""What a session did with each file source: rows that its end writes, and that reports, metrics and commands read.
-
-Failures and speed of sources order the sources of a submission in the next session.
-"""
+"""What a session did with each file source: rows that its end writes, and that reports, metrics and commands read."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, select
 
 from dcc.databases.transactions import insert_rows
 from dcc.messages import count_of
@@ -25,7 +22,6 @@ from dcc.tracker.models import (
     CrawlFinding,
     FileSource,
     FileSourceHasZip,
-    FileSourceStatistics,
     SessionStatistics,
     XmlFile,
     XmlLog,
@@ -162,38 +158,3 @@ def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
         .where(CrawlFinding.session_id == session.id)
         .group_by(CrawlFinding.file_source_id),
     ]
-
-
-@dataclass
-class TransferStatistics:
-    """A source's behaviour in this session, which orders sources in the next one."""
-
-    arrived: int = 0
-    failures: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-
-
-def record_transfer_statistics(connection: Connection, transfer_statistics: Mapping[int, TransferStatistics]) -> None:
-    """Add a session's observations of each source (by id).
-
-    Failures fade: if the source also delivered, those of earlier sessions count half, so that a server which was down
-    for a day is not avoided for a year.
-    """
-    table = FileSourceStatistics
-    for source_id, seen in transfer_statistics.items():
-        failures = table.failures // 2 if seen.arrived else table.failures
-        summed: dict[str, ColumnElement[Any]] = {
-            "failures": failures + seen.failures,
-            "bytes": table.bytes + seen.bytes,
-            "seconds": table.seconds + seen.seconds,
-        }
-        if not connection.execute(update(table).where(table.file_source_id == source_id).values(summed)).rowcount:
-            first = {"failures": seen.failures, "bytes": seen.bytes, "seconds": seen.seconds}
-            connection.execute(insert(table).values(file_source_id=source_id, **first))
-
-
-def source_rates(connection: Connection) -> dict[int, float]:
-    """The bytes that each source sent in a second, by its id, if it has sent any."""
-    known = connection.execute(select(FileSourceStatistics.__table__).where(FileSourceStatistics.seconds > 0))
-    return {row.file_source_id: row.bytes / row.seconds for row in known if row.bytes}

@@ -15,7 +15,7 @@ from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
-from dcc.session.data.confirmations import plan_submission
+from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.uploading import Uploader
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.hostings.owner_notices import notices_since

@@ -17,7 +17,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import withdrawals
-from dcc.session.data.confirmations import plan_submission
+from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.session.data.rechecks import recheck
 from dcc.session.data.withdrawals import withdraw_submission

@@ -14,7 +14,8 @@ from dcc.reports.submissions.collecting import collect_centre, collect_session, 
 from dcc.reports.submissions.model import CentreReport, Outcome, SessionReport, SubmissionReport, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
-from dcc.session.data.confirmations import confirm_submission, plan_submission
+from dcc.session.data.confirmations import confirm_submission
+from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions

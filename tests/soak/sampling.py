@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, func, inspect, select, table, text
 
-from dcc.operations.metrics.collector import database_bytes, tree_size
+from dcc.operations.metrics.disk_metrics import database_bytes, tree_size
 from tests.support.process_trees import children, descendants
 
 _OF_USER = text("SELECT count(*) FROM information_schema.processlist WHERE user = 'dcc'")

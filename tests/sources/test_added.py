@@ -20,8 +20,9 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.settings import Settings
+from dcc.sources.added_connection import open_added
 from dcc.sources.base import TRAITS, ActionListing, Connection, Extent, ProtocolTraits, SourceAddress, SourceProtocol
-from dcc.sources.connect import OPENERS, open_added
+from dcc.sources.connect import OPENERS
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.tracker.reference_rows import REFERENCE_ROWS
 from tests.support.raising import raising

@@ -13,6 +13,7 @@ from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import PlannedZip, load_interrupted, load_waiting, sources_to_use
 from dcc.tracker.hostings.retries import reopen_failed_downloads
+from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
     Centre,
     CrawlingSession,
@@ -26,7 +27,6 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.register import centres
-from dcc.tracker.session_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (

@@ -16,9 +16,10 @@ from dcc.errors import ConfigurationError, TrackerOutdatedError
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import database
-from dcc.tracker.database import REVISIONS, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Base
 from dcc.tracker.reference_rows import REFERENCE_ROWS
+from dcc.tracker.upgrades import REVISIONS
 from tests.support.asking import rows_in, value_in
 from tests.support.databases import MariaDb, broken_off_on_mariadb, is_sqlite, only_mariadb, only_sqlite, schema_of
 from tests.support.earlier_schemas import init_as

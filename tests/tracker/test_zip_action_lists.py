@@ -30,9 +30,9 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.progress import StateReport, Subject
-from dcc.tracker.queries import state_counts, zip_action_lists
+from dcc.tracker.queries import board, state_counts, zip_action_lists
+from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.waiting_work import waiting_zip_actions
-from dcc.tracker.queries.zip_action_lists import Cell
 from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.tracker.states import REFUSED
 from tests.support.asking import execute_in, in_reading, in_writing
@@ -91,14 +91,14 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
     valid = Cell("H", Phase.XSD, Status.DONE, 2)
     january = ZipFilter(first_day=date(2026, 1, 2), last_day=date(2026, 1, 31))
     with tracker.connect() as connection:
-        assert zip_action_lists.count_cells(connection, ZipFilter()) == [
+        assert board.count_cells(connection, ZipFilter()) == [
             valid,
             Cell("H", Phase.XSD, Status.FAILED, 1, ZipKey(Action.ADD, "H.2026-01-01.1.impc.zip")),
             Cell("", Phase.ZIP_NAME, Status.DONE, 1, ZipKey(Action.ADD, "H.2026-01-02.7.impc.zip")),
         ]
-        assert zip_action_lists.count_cells(connection, ZipFilter(centre="H", status=Status.DONE)) == [valid]
-        assert sum(cell.count for cell in zip_action_lists.count_cells(connection, january)) == 2
-        found = [zip_action_lists.archives_on_page(connection, january, page) for page in (1, 2)]
+        assert board.count_cells(connection, ZipFilter(centre="H", status=Status.DONE)) == [valid]
+        assert sum(cell.count for cell in board.count_cells(connection, january)) == 2
+        found = [board.archives_on_page(connection, january, page) for page in (1, 2)]
     assert [[str(one.key) for one in page] for page in found] == [
         ["add/H.2026-01-02.7.impc.zip", "add/H.2026-01-02.1.impc.zip"],
         [],
@@ -123,15 +123,15 @@ def test_what_names_no_centre_is_of_that_on_whose_source_it_is_at_present(tracke
         for centre, keys in expected.items():
             wanted = ZipFilter(centre=centre)
             listed = zip_action_lists.find_zips(connection, wanted)
-            shown = zip_action_lists.archives_on_page(connection, wanted, 1)
+            shown = board.archives_on_page(connection, wanted, 1)
             assert sorted(f"{one.action}/{one.file_name}" for one in listed) == keys
             assert sorted((one.centre, str(one.key)) for one in shown) == [(centre, key) for key in keys]
-            assert sum(cell.count for cell in zip_action_lists.count_cells(connection, wanted)) == len(keys)
-            assert {cell.centre for cell in zip_action_lists.count_cells(connection, wanted)} == {centre}
+            assert sum(cell.count for cell in board.count_cells(connection, wanted)) == len(keys)
+            assert {cell.centre for cell in board.count_cells(connection, wanted)} == {centre}
             if centre:
                 assert sorted(str(line.key) for line in zips_of_centre(connection, centre)) == keys
-        cells = [(cell.centre, cell.count) for cell in zip_action_lists.count_cells(connection, ZipFilter())]
-        everything = zip_action_lists.archives_on_page(connection, ZipFilter(), 1)
+        cells = [(cell.centre, cell.count) for cell in board.count_cells(connection, ZipFilter())]
+        everything = board.archives_on_page(connection, ZipFilter(), 1)
     assert cells == [("H", 2), ("J", 1), ("", 1)]
     assert sorted(one.centre for one in everything) == ["", "H", "H", "J"]
 
@@ -252,7 +252,7 @@ def test_the_board_of_a_hundred_thousand_archives_takes_less_than_a_second(track
         shown, catalogue, settings, path="/dcc/board", home="/dcc/", language=None, link_of_zip="{}".format
     )
     took = time.process_time() - began
-    assert (shown.total, len(shown.archives)) == (100_000, zip_action_lists.PAGE_SIZE)
+    assert (shown.total, len(shown.archives)) == (100_000, board.PAGE_SIZE)
     assert "99,990" in page
     assert took < 1
 

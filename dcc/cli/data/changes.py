@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dcc.data_outcomes import DocumentData, FindingEntry
     from dcc.qc.apply.upload_findings import UploadFinding
-    from dcc.session.data.confirmations import DocumentPlan
+    from dcc.session.data.document_plans import DocumentPlan
     from dcc.settings import Settings
     from dcc.tracker.hostings.missing_archives import WithdrawalProposal
 
@@ -64,7 +64,7 @@ def plan(zip_action: str, all_changes: bool) -> None:
       `changed` counts the values, `changes` are the first 1,000 of them, those of removed entities
       too
     """
-    from dcc.session.data.confirmations import plan_submission
+    from dcc.session.data.document_plans import plan_submission
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:

@@ -37,25 +37,11 @@ Instance = Any
 """A `DagsterInstance`, opaque here."""
 
 
-class SessionRun(Protocol):
-    """A session that ran in Dagster: its id and notices."""
-
-    @property
-    def session_id(self) -> int:
-        """The session's id in the tracker."""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """The session's notices."""
-
-
 class DagsterSide(Protocol):
     """The functions of `dcc_assets.commands`, which documents them and what they raise."""
 
-    def run_session(
-        self, settings: Settings, tracker: Engine, instance: Instance, request: SessionRequest
-    ) -> SessionRun:
-        """Crawl and process, or process submissions again, as a session."""
+    def run_session(self, settings: Settings, tracker: Engine, instance: Instance, request: SessionRequest) -> object:
+        """Crawl and process, or process submissions again, as a session, which `request` tells the listeners of."""
 
     def workers_of(self, settings: Settings) -> Workers | None:
         """The workers of the settings, which prepare batches; None if there are none. Raises ConfigurationError."""

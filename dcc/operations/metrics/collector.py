@@ -7,13 +7,11 @@ fixed number of statements, whatever the number of archives, and no label has th
 from __future__ import annotations
 
 import logging
-import os
 import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +19,6 @@ from typing import Final, NamedTuple
 
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
-from sqlalchemy import Engine, text
 
 from dcc.databases.schema import current
 from dcc.operations.metrics.database_metrics import (
@@ -32,9 +29,9 @@ from dcc.operations.metrics.database_metrics import (
     source_families,
     work_families,
 )
+from dcc.operations.metrics.disk_metrics import database_bytes, instance_families, staging_families
 from dcc.operations.metrics.families import Labels, Metric, metric
 from dcc.qc.database import open_qc_database
-from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 from dcc.runtime.time_limits import in_thread
 from dcc.settings import Settings
@@ -104,68 +101,13 @@ def _qc(settings: Settings) -> Iterator[Metric]:
         yield metric("database_bytes", {("qc",): database_bytes(engine)})
 
 
-def _staging(settings: Settings) -> Iterator[Metric]:
-    """The size of staging, and the free space on its disk. Raises OSError."""
-    yield metric("staging_free_bytes", free_bytes(settings.staging_directory))
-    yield metric("staging_min_free_bytes", settings.min_free_bytes)
-    found = tree_size(settings.staging_directory)
-    yield metric("staging_bytes", found.size_bytes)
-    yield metric("staging_files", found.files)
-
-
-def _dagster(settings: Settings) -> Iterator[Metric]:
-    """The size of the Dagster instance's directory."""
-    yield metric("database_bytes", {("dagster",): tree_size(settings.dagster_home).size_bytes})
-
-
 PARTS: Final[dict[str, Part]] = {
     "tracker": _tracker,
     "qc": _qc,
-    "staging": _staging,
-    "dagster": _dagster,
+    "staging": staging_families,
+    "dagster": instance_families,
 }
 """What a part measures, by the value of the label `part`."""
-
-
-_MYSQL_SIZE = text(
-    "SELECT sum(data_length + index_length) FROM information_schema.tables WHERE table_schema = database()"
-)
-
-
-def database_bytes(engine: Engine) -> int:
-    """A database's bytes on disk; on a server, its estimate."""
-    if engine.dialect.name == "sqlite":
-        path, size = Path(str(engine.url.database)).resolve(), 0
-        for ending in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                size += path.with_name(path.name + ending).stat().st_size
-        return size
-    with engine.connect() as connection:
-        return int(connection.scalar(_MYSQL_SIZE) or 0)
-
-
-class TreeSize(NamedTuple):
-    """The number of files below a directory, and their bytes."""
-
-    files: int
-    size_bytes: int
-
-
-def tree_size(root: Path) -> TreeSize:
-    """What is below a directory; nothing below a missing one."""
-    count = size = 0
-    for folder, _, names in os.walk(root, onerror=_raise_unless_gone):
-        for name in names:
-            # Sessions add and remove files meanwhile.
-            with suppress(FileNotFoundError):
-                size += Path(folder, name).lstat().st_size
-                count += 1
-    return TreeSize(count, size)
-
-
-def _raise_unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 class _CollectedPart(NamedTuple):

@@ -1,20 +1,17 @@
-"""Decides in memory what applying one document does, from the current versions of its entities.
-
-Also whose data it may change: those of its archive's centre, and of centres that delegated to that.
-"""
+"""Decides in memory what applying one document does, from the current versions of its entities."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from dcc.documents.origins import Origin
 from dcc.naming import Action
+from dcc.qc.apply.ownership import ForeignData, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
     FindingCollector,
     UploadFinding,
@@ -27,54 +24,7 @@ from dcc.qc.apply.versions import Version, current_versions, experiments_about
 from dcc.qc.rows.documents import DocumentToApply, path_of_document
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.prepared_file import Entries, PreparedDocument
-from dcc.rights import Rights
 from dcc.vocabulary import DocumentState, EntityKind
-
-
-class OtherCentre(NamedTuple):
-    """A centre other than the archive's, and the number of its entities in a document, by kind."""
-
-    centre: str
-    counts: dict[str, int]
-
-
-class ForeignData(Enum):
-    """What becomes of a document, by the data in it of centres that its archive may not change."""
-
-    ALLOW = "allow"
-    """It takes effect: there are none, or a person confirmed it."""
-    NOTE = "note"
-    """It takes effect, with a finding."""
-    HOLD = "hold"
-    """It waits until a person confirms it."""
-    REFUSE = "refuse"
-    """Its content is kept, and nothing of it takes effect."""
-
-
-class OtherCentres:
-    """Counts a document's entities of other centres than its archive's: all, and those that take effect."""
-
-    def __init__(self, rights: Rights | None) -> None:
-        self._rights = rights
-        self._named, self._effective = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-
-    def name(self, keys: Iterable[Key], kind: EntityKind) -> None:
-        """Count entities in the document."""
-        if self._rights is not None:
-            self._named.update((str(key[0]), kind.value) for key in keys if key[0] != self._rights.own)
-
-    def take_effect(self, keys: Iterable[Key], kind: EntityKind) -> None:
-        """Count entities that take effect."""
-        if self._named and self._rights is not None:
-            self._effective.update((str(key[0]), kind.value) for key in keys if key[0] != self._rights.own)
-
-    def counts(self, *, effective: bool) -> tuple[OtherCentre, ...]:
-        """The other centres in the document; of each the entities that took effect, or all."""
-        found: dict[str, dict[str, int]] = {}
-        for (centre, kind), number in sorted((self._effective if effective else self._named).items()):
-            found.setdefault(centre, {})[kind] = number
-        return tuple(OtherCentre(*one) for one in found.items())
-
 
 COUNTS: Final = (*(f"{kind}s" for kind in EntityKind), "measurements")
 """The columns of `document` that count what it says."""

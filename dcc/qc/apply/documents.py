@@ -15,7 +15,7 @@ still have that content. One that would end too many entities is held: only its 
 (`withdrawal`).
 
 An edit or delete with data of a centre that its archive may not change is refused as a whole; an addition with such
-data is held (`document_effect.ForeignData`).
+data is held (`ownership.ForeignData`).
 
 New additions share their statements: first each one's result is decided, from the database and the additions before it.
 """
@@ -39,10 +39,9 @@ from dcc.qc.apply.document_effect import (
     DecidedDocument,
     DocumentEffect,
     DocumentWithRows,
-    ForeignData,
-    OtherCentre,
 )
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
+from dcc.qc.apply.ownership import ForeignData, OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, late
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
 from dcc.qc.apply.versions import end_versions, open_versions

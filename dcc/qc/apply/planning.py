@@ -16,8 +16,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping
 
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, run_writing
-from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows, ForeignData
+from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_on
+from dcc.qc.apply.ownership import ForeignData
 from dcc.qc.apply.versions import (
     UPDATED,
     is_lifetime_of,

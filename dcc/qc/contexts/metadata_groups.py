@@ -63,10 +63,15 @@ EMPTY_GROUP: Final = group_of(()).checksum
 """The checksum of the group without items. People see the empty text instead."""
 
 
-def groups_of(connection: Connection, impress: int, circumstances: Sequence[Circumstances]) -> list[Group]:
-    """The groups of at most `AT_ONCE` procedure runs, in their order, by a snapshot of IMPReSS."""
-    procedures = {(one.pipeline, one.procedure_id) for one in circumstances}
-    names = {procedure: _important(connection, impress, *procedure) for procedure in procedures}
+def groups_of(
+    connection: Connection, impress: int, circumstances: Sequence[Circumstances], names: dict[tuple[str, str], Names]
+) -> list[Group]:
+    """The groups of at most `AT_ONCE` procedure runs, in their order, by a snapshot of IMPReSS.
+
+    `names` are those of procedures that were looked up in it already; others are added.
+    """
+    for pipeline, procedure in {(one.pipeline, one.procedure_id) for one in circumstances} - names.keys():
+        names[pipeline, procedure] = _important(connection, impress, pipeline, procedure)
     of_runs = {one.run_id: names[one.pipeline, one.procedure_id] for one in circumstances}
     wanted = {parameter for of_procedure in of_runs.values() for parameter in of_procedure}
     items: dict[int, set[Item]] = defaultdict(set)
@@ -75,12 +80,16 @@ def groups_of(connection: Connection, impress: int, circumstances: Sequence[Circ
         for run_id, parameter_id, value in connection.execute(_ITEMS, given):
             if (name := of_runs[run_id].get(parameter_id)) is not None:
                 items[run_id].add((name, value))
+    known: dict[frozenset[Item], Group] = {}
     groups = []
     for one in circumstances:
         own = items.get(one.run_id, set())
         if one.produced_at is not None and one.phenotyped_at is not None and one.produced_at != one.phenotyped_at:
             own = own | {(_PRODUCTION_CENTRE, one.produced_at)}
-        groups.append(group_of(own))
+        key = frozenset(own)
+        if key not in known:
+            known[key] = group_of(own)
+        groups.append(known[key])
     return groups
 
 

@@ -66,7 +66,7 @@ from dcc.qc.contexts.membership import (
     strain_of,
     with_specimens,
 )
-from dcc.qc.contexts.metadata_groups import Circumstances, groups_of, remove_unused_groups, save_groups
+from dcc.qc.contexts.metadata_groups import Circumstances, Names, groups_of, remove_unused_groups, save_groups
 from dcc.qc.models import (
     COLONY,
     EXPERIMENT,
@@ -197,11 +197,12 @@ _OF_COLONIES_IN_SQLITE: Final = _of_colonies(_same_in_sqlite)
 def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) -> set[str]:
     """Update these runs in the overview; returns their centres."""
     centres: set[str] = set()
+    names: dict[tuple[str, str], Names] = {}
     for portion in sorted_chunks(run_ids):
         runs = as_json(portion)
         found = connection.execute(_PRESENT_ANIMALS, {"runs": runs, "colonies": basis[COLONIES]}).all()
         circumstances = [Circumstances(row[0], row.pipeline, row.procedure_id, *row[-2:]) for row in found]
-        groups = groups_of(connection, basis[IMPRESS], circumstances)
+        groups = groups_of(connection, basis[IMPRESS], circumstances, names)
         shown = dict(connection.execute(_SHOWN_ANIMALS, {"runs": runs}).all())
         if shown:
             connection.execute(_FORGET_ANIMALS, {"runs": list(shown)})

@@ -26,6 +26,7 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
+from dcc.qc.judging.entity_places import EntityPlace, find_places
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
@@ -39,7 +40,7 @@ from dcc.qc.judging.finding_store import (
     upload_findings,
 )
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.version_validity import EntityPlace, InvalidEntities, find_places, kinds_in, set_validity
+from dcc.qc.judging.version_validity import InvalidEntities, kinds_in, set_validity
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE

@@ -1,13 +1,11 @@
-"""Submissions on their way through a session: their sources, attempts, archives and documents.
+"""Submissions on their way through a session: their attempts, archives and documents.
 
 Only the coordinating thread uses them. Results of other threads reach it as events.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,98 +17,16 @@ from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOu
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about
+from dcc.session.archives.hosting_choice import HostingChoice
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.states import REFUSED_BY_NAME, VALID, WRONG_CHECKSUM
 
 INVALID = State(Phase.XSD, Status.FAILED)
-
-
-class HostingTurn(NamedTuple):
-    """A hosting to try; `turn` is the number of earlier tries there."""
-
-    turn: int
-    hosting: Hosting
-
-
-@dataclass
-class HostingChoice:
-    """The hostings of a submission, to be tried in turn, `max_retries` times over again; and what is known of them.
-
-    `others` are tried only if a copy is bad. `published` is the MD5 that the archive's own centre published. By
-    hosting, `bad_md5s` are the checksums of bad copies, and `new_bad_copies` those found in this session. Nothing can
-    be fetched from the `lost` ones.
-    """
-
-    hostings: tuple[Hosting, ...] = ()
-    others: tuple[Hosting, ...] = ()
-    published: str | None = None
-    bad_md5s: dict[int, str] = field(default_factory=dict)
-    max_retries: int = 0
-    new_bad_copies: dict[int, NewBadCopy] = field(default_factory=dict)
-    lost: set[int] = field(default_factory=set)
-    has_published_md5: bool = False
-
-    def __post_init__(self) -> None:
-        self._untried = self._rounds(self.hostings)
-
-    @classmethod
-    def planned(cls, plan: PlannedZip, max_retries: int) -> HostingChoice:
-        """The choice among the hostings of a plan, in their order."""
-        bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
-        return cls(plan.hostings, plan.others, plan.published, bad_md5s, max_retries)
-
-    def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[HostingTurn]:
-        return (HostingTurn(turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
-
-    def next_hosting(self) -> HostingTurn | None:
-        """The hosting to try next; None if there is none left."""
-        return next((one for one in self._untried if self._is_of_use(one.hosting)), None)
-
-    def _is_of_use(self, hosting: Hosting) -> bool:
-        is_bad = hosting.bad is not None and not hosting.deserves_recheck(self.published)
-        return hosting.id not in self.lost and not is_bad
-
-    def try_again_first(self, hosting: Hosting) -> None:
-        """Try a hosting again next."""
-        self._untried = itertools.chain([HostingTurn(0, hosting)], self._untried)
-
-    def note_published(self, hosting: Hosting, md5: str) -> None:
-        """Record the MD5 published beside a copy; the first from the archive's own centre counts for other copies."""
-        if hosting.own and not self.has_published_md5:
-            self.published, self.has_published_md5 = md5, True
-            for other in self.hostings:
-                # Only the checksum beside it was wrong.
-                if other.bad == KnownBadCopy(md5, CopyFault.CHECKSUM):
-                    del self.bad_md5s[other.id]
-            if is_fault_of_centre(self.bad_md5s, md5):
-                self._untried = iter(())
-
-    def note_bad(self, hosting: Hosting, md5: str, fault: CopyFault, *, certain: bool) -> list[NewBadCopy]:
-        """Record that a hosting's copy is bad; others may be tried. Returns the copies that are certainly bad.
-
-        These are not fetched again. Unless `certain`, the transfer may have changed the bytes: then a second transfer
-        with the same checksum is needed. No copy is tried any more if the centre is to blame: two sources delivered the
-        same, or one of them what the centre published.
-        """
-        certain = certain or self.bad_md5s.get(hosting.id) == md5
-        self.new_bad_copies[hosting.id] = NewBadCopy(hosting, md5, fault)
-        self.bad_md5s[hosting.id] = md5
-        if is_fault_of_centre(self.bad_md5s, self.published):
-            self._untried = iter(())
-            return list(self.new_bad_copies.values())
-        further = [*self._untried, *self._rounds(self.others)]
-        self.hostings, self.others = (*self.hostings, *self.others), ()
-        self._untried = iter(sorted(further, key=lambda one: one.turn))
-        if not certain:
-            return []
-        self.lost.add(hosting.id)
-        return [self.new_bad_copies[hosting.id]]
 
 
 @dataclass

@@ -59,9 +59,9 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import CopyFault, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
+from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_requests import urgent_keys
 from dcc.tracker.register.source_schedules import paused_sources
-from dcc.tracker.session_statistics import TransferStatistics
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM
 from dcc.tracker.stored_archives import replicas_with_copies
 

@@ -53,13 +53,13 @@ from dcc.tracker.hostings.retries import (
     unavailable_error,
     with_registered_names,
 )
+from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.staged_copies import StagedCopy, begin_from_staging, staged_copies
 from dcc.tracker.hostings.urgent_requests import take_urgent
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.reopened_by import CRAWL, session_name
-from dcc.tracker.session_statistics import record_transfer_statistics
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import WAITING
 

@@ -47,8 +47,8 @@ from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.source_statistics import source_rates
 from dcc.tracker.register.source_schedules import usable_sources
-from dcc.tracker.session_statistics import source_rates
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

@@ -1,10 +1,10 @@
-"""What the waiting documents of a submission would change, and confirmations by people, which are applied at once."""
+"""Confirmations of held documents by people; each document is applied at once."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine, select
 
@@ -13,15 +13,11 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, DocumentError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.qc.apply.document_effect import DocumentWithRows
 from dcc.qc.apply.holding import confirm_held
-from dcc.qc.apply.planning import Plan, plan_document
-from dcc.rights import Delegations
-from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.data_session import record_results
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, waiting_for_upload
 from dcc.session.data.prepared_archives import prepared_temporarily
-from dcc.session.data.upload_order import DueDocument, document_to_apply
+from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
@@ -34,52 +30,6 @@ from dcc.tracker.models import ZipAction
 from dcc.tracker.register.centres import find_archive, load_delegations
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import action_states
-from dcc.vocabulary import Severity
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentPlan:
-    """What one document would change."""
-
-    file_name: str
-    plan: Plan
-
-    def is_held(self, hold_threshold: int) -> bool:
-        """Whether a session holds the document for confirmation.
-
-        `hold_threshold` is the number of entities that a document may end without it.
-        """
-        would_be = self.plan.would_be
-        others = any(found.rule == OWNERSHIP and found.severity is Severity.WARNING for found in would_be.findings)
-        return others or sum(would_be.ended.values()) > hold_threshold
-
-
-def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
-    """What each document of a submission that waits for upload would change by itself, in the order of upload.
-
-    Held documents are among them, and those of a submission on hold. Raises NotFoundError if none waits,
-    StagedDocumentLostError if one is not in staging any more, DocumentError, and the `unreachable` error of either
-    database.
-    """
-
-    def find(connection: Connection) -> tuple[list[DueDocument], Delegations]:
-        due = waiting_for_upload(connection, find_archive(connection, key).za_id, settings.naming)
-        if not due:
-            raise not_fetched(connection, key) or NotFoundError(
-                f"No document of {key} waits to be uploaded. How far they are says `dcc show {key}`; what has not been "
-                "fetched and validated yet is by `dcc crawl --until xsd`."
-            )
-        return due, load_delegations(connection)
-
-    due, delegations = run_reading(tracker, find)
-    staging = Staging(settings.staging_directory)
-    plans = []
-    with prepared_temporarily(staging, due, qc) as prepared:
-        for document in due:
-            to_apply = DocumentWithRows(document_to_apply(document, delegations), prepared(document))
-            plan = plan_document(qc, to_apply)
-            plans.append(DocumentPlan(document.name.file_name, plan))
-    return plans
 
 
 def confirm_submission(

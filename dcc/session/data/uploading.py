@@ -25,9 +25,10 @@ from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase
-from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows, OtherCentre
+from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
+from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
 from dcc.qc.database import update_statistics
 from dcc.qc.judging.documents import newest_document

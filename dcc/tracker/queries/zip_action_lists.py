@@ -1,7 +1,5 @@
 """Lists of submissions: as filters select them, with their states and why they failed, and as people name them.
 
-The tracking board counts those of each centre in each state, and lists them a page at a time.
-
 Every query is a fixed number of statements, for any number of archives. Nothing here writes. `tracker.crawls` has the
 queries about crawls and sessions, `zip_stories` those about one submission.
 """
@@ -11,32 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
-from dcc.tracker.decisions import Decision, decisions_in_force, is_acknowledged, is_on_hold
+from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
-from dcc.tracker.models import (
-    AnException,
-    FileSourceHasZip,
-    StatusRow,
-    XmlFile,
-    XmlLog,
-    ZipAction,
-    ZipActionLog,
-    ZipFile,
-    ZipLog,
-)
+from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.queries.zip_filters import OLDEST_FIRST, ZipFilter, conditions_of, require_centre, select_zip_actions
 from dcc.tracker.states import NOT_ARRIVED
-from dcc.tracker.submission_rows import CENTRE, group_pairs, newest_downloads, object_of, with_archives
+from dcc.tracker.submission_rows import group_pairs, newest_downloads, object_of
 
 _AnySelect = Select[*tuple[Any, ...]]
 _NAMED = 3
@@ -222,82 +210,3 @@ def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
     query = select(ZipAction.todo_id).join(ZipFile)
     ids = connection.scalars(query.where(ZipFile.file_name == file_name).order_by(ZipAction.todo_id))
     return [ACTIONS_BY_ID[number] for number in ids]
-
-
-PAGE_SIZE: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """How many archives of a centre are in a state; `centre` is empty for archives whose centre is not known.
-
-    `only` is the archive where there is one alone.
-    """
-
-    centre: str
-    phase: Phase
-    status: Status
-    count: int
-    only: ZipKey | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BoardArchive:
-    """An archive on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold.
-
-    `reason` is why it failed.
-    """
-
-    key: ZipKey
-    centre: str
-    phase: Phase
-    status: Status
-    since: datetime
-    decisions: tuple[Decision, ...] = ()
-    reason: Problem | None = None
-
-
-def count_cells(connection: Connection, criteria: ZipFilter) -> list[Cell]:
-    """The cells that are not empty, by centre, phase and status. Raises NotFoundError for an unknown centre."""
-    if criteria.centre:
-        require_centre(connection, criteria.centre)
-    state = ZipAction.phase_id, ZipAction.status_id
-    one = func.min(ZipAction.todo_id), func.min(ZipFile.file_name)
-    counted = select(_centre(criteria).label("centre"), *state, func.count(), *one).select_from(ZipAction)
-    query = with_archives(counted).where(*conditions_of(criteria)).group_by("centre", *state)
-    cells = []
-    for centre, phase, status, count, todo, name in connection.execute(query):
-        only = ZipKey(ACTIONS_BY_ID[todo], name) if count == 1 else None
-        cells.append(Cell(centre or "", Phase(phase), Status(status), count, only))
-    return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
-
-
-def _centre(criteria: ZipFilter) -> ColumnElement[str]:
-    """The centre of the selected archives: what is on sources of several counts for the one that is asked for."""
-    return literal(criteria.centre) if criteria.centre else CENTRE
-
-
-def archives_on_page(connection: Connection, criteria: ZipFilter, page: int) -> list[BoardArchive]:
-    """The archives that a filter selects, those that came last first: of page `page`, from 1."""
-    listed = select_zip_actions().add_columns(_centre(criteria).label("of_centre"))
-    query = listed.where(*conditions_of(criteria)).order_by(ZipAction.id.desc())
-    rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
-    decisions = decisions_in_force(connection, [row.id for row in rows])
-    reasons = failure_reasons(connection, [row.id for row in rows if row.status_id == Status.FAILED])
-    return [
-        object_of(
-            BoardArchive,
-            row,
-            centre=row.of_centre or "",
-            since=row.last_update,
-            decisions=tuple(decisions.get(row.id, ())),
-            reason=reasons.get(row.id),
-        )
-        for row in rows
-    ]
-
-
-def status_colours(connection: Connection) -> dict[Status, str]:
-    """The colours that the tracker gives the statuses, as `#rrggbb`."""
-    rows = connection.execute(select(StatusRow.id, StatusRow.rgba).where(StatusRow.id.in_([int(s) for s in Status])))
-    return {Status(number): f"#{rgba[:6]}" for number, rgba in rows}
