@@ -9,11 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import click
-from dagster import DagsterInstance
+from dcc.runtime.processes import collect_cycles_rarely
 
-from dcc.settings import load_settings
-from dcc_dagster.web_workspace import Serving, loading_workspace
+# The imports below, and those of the server, take a sixth longer without it.
+collect_cycles_rarely()
+
+import click  # noqa: E402
+from dagster import DagsterInstance  # noqa: E402
+
+from dcc.settings import load_settings  # noqa: E402
+from dcc_dagster.web_workspace import Serving, loading_workspace  # noqa: E402
 
 
 @click.command()
