@@ -23,7 +23,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL
-from dcc_dagster.run_processes import FORMER_PROCESS_TAG, PROCESS_TAG, own_tags, process_in, process_tag
+from dcc_dagster.run_processes import FORMER_PROCESS_TAG, LIFE_SECONDS, PROCESS_TAG, own_tags, process_in, process_tag
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.session import SessionResource
 
@@ -52,8 +52,8 @@ UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, *_UNDER_WAY]
 
 _START_TIME: Final = timedelta(minutes=10)
 """How long the start of a run may take, with the pull of an image."""
-_TIME_WITHOUT_SESSION: Final = timedelta(hours=12)
-"""How long a run without a session may take, such as an audit, or its wait for other runs."""
+_TIME_WITHOUT_LIFE: Final = timedelta(seconds=4 * LIFE_SECONDS)
+"""How long a run without a session, such as an audit, may show no sign of life."""
 _POOL_SECONDS: Final = 0.5
 
 log = logging.getLogger("dcc.sessions")
@@ -127,7 +127,7 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
     machine says so, or the machine was started again, or nobody holds the run's session any more. A run has died, too,
-    that has had no process for ten minutes, or for twelve hours one of another machine without a session.
+    that has had no process for ten minutes, or that has no session and shows no life from another machine.
     """
     dead: list[dg.DagsterRun] = []
     of_sessions: dict[int, list[dg.DagsterRun]] = {}
@@ -165,7 +165,7 @@ def _has_died(process: Process | None, session: int | None, age: timedelta) -> b
         return age > _START_TIME
     if process.is_gone or process.is_of_earlier_boot:
         return True
-    return session is None and process.host != Process.this().host and age > _TIME_WITHOUT_SESSION
+    return session is None and process.host != Process.this().host and age > _TIME_WITHOUT_LIFE
 
 
 def await_pool(instance: dg.DagsterInstance, tracker: Engine, settings: Settings) -> None:

@@ -5,13 +5,21 @@ Dagster hides tags that begin with `.dagster/`, and copies all tags to runs that
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Final
 
 from dagster import DagsterInstance, DagsterRun
 
 from dcc.runtime.processes import Process
+
+log = logging.getLogger(__name__)
+
+LIFE_SECONDS: Final = 300.0
+"""The time between two signs of life of a run without a session."""
 
 STARTED_TAG: Final = ".dagster/dcc_started"
 """Tag of every run that a process has begun, before its first step, which may wait for its turn: the process."""
@@ -28,10 +36,38 @@ def process_tag(name: str = PROCESS_TAG) -> dict[str, str]:
     return {name: f"{process.host}:{process.pid}:{process.started}"}
 
 
-def tag_as_started(instance: DagsterInstance, run: DagsterRun) -> None:
-    """Tag a run with this process, unless a process has begun it."""
-    if process_in(own_tags(instance, run)) is None:
-        instance.add_run_tags(run.run_id, process_tag(STARTED_TAG))
+@contextmanager
+def showing_life(instance: DagsterInstance, run: DagsterRun) -> Iterator[None]:
+    """Tag a run with this process, unless a process has begun it, and again every few minutes during the block.
+
+    Other machines see by the time of the last tag that the process lives. A run with a session needs it no more: its
+    session shows that.
+    """
+    tag = process_tag(STARTED_TAG)
+    if process_in(own_tags(instance, run)) is not None:
+        yield
+        return
+    instance.add_run_tags(run.run_id, tag)
+    is_over = Event()
+
+    def show() -> None:
+        while not is_over.wait(LIFE_SECONDS):
+            try:
+                present = instance.get_run_by_id(run.run_id)
+                if present is None or present.is_finished or PROCESS_TAG in own_tags(instance, present):
+                    return
+                instance.add_run_tags(run.run_id, tag)
+            except Exception:
+                # Whatever a storage raises: the next time may be better.
+                log.info("Run %s could not be tagged with its process", run.run_id, exc_info=True)
+
+    thread = Thread(target=show, name="life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def own_tags(instance: DagsterInstance, run: DagsterRun) -> dict[str, str]:

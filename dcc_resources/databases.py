@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import ClassVar, Self
 
 from dagster import InitResourceContext
@@ -17,7 +17,7 @@ from dcc.errors import QcDatabaseOutdatedError
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
-from dcc_dagster.run_processes import tag_as_started
+from dcc_dagster.run_processes import showing_life
 from dcc_resources.platform_resource import PlatformResource, setting
 
 
@@ -62,11 +62,11 @@ class DatabaseResource(PlatformResource):
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:
-        """The resource for the time of a run, which is tagged with its process, or of a sensor's tick."""
-        if context.instance is not None and context.run is not None:
-            tag_as_started(context.instance, context.run)
-        with self.opened():
-            yield self
+        """The resource for the time of a run, which shows that its process lives, or of a sensor's tick."""
+        with ExitStack() as stack:
+            if context.instance is not None and context.run is not None:
+                stack.enter_context(showing_life(context.instance, context.run))
+            yield stack.enter_context(self.opened())
 
 
 class TrackerResource(DatabaseResource):

@@ -50,7 +50,7 @@ TABLE: Final = """\
     tracker/test_progress.py::test_a_parent_shows_the_earliest_failing_phase_of_its_children
 # Stuck, crash or hang
 16 the second session of a periodic run ended the process
-    session/test_source_schedules.py::test_a_month_of_many_sources_keeps_their_ages_and_windows
+    session/test_source_schedules.py::test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_servers
     cli/test_daemon.py::test_pages_daemon_and_command_line_work_at_once
 17 periodic sessions ran without a lock, and the lock was that of a directory
     session/test_sessions.py::test_a_second_session_is_refused_and_told_who_holds_the_first

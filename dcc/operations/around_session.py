@@ -41,17 +41,21 @@ class OperationsAroundSession:
             yield from clean_after_session(self.tracker, self.settings, session)
 
     def notify(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterator[str]:
-        """Send the session's report, messages and OpenLineage events, and write the reports of its submissions."""
+        """Send the session's report, messages and OpenLineage events, and write the reports of its submissions.
+
+        Also the reports and events of sessions that were handed over and that nobody went on with.
+        """
         # A person who interrupts a session does not want to wait for a mail server.
         ended = failure is not None or (completed and not session.is_handed_over)
         failure = None if isinstance(failure, SessionTimeLimitError) else failure
         # An error that is not the platform's own may repeat a secret.
         broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
-        if ended and self.settings.asks_for_reports:
-            from dcc.notify.session_report import send_session_report
-
-            yield from send_session_report(self.tracker, self.settings, session.id)
         if ended or completed:
+            if self.settings.asks_for_reports:
+                from dcc.notify.session_report import send_session_report
+
+                for number in (*session.left_open, *([session.id] if ended else ())):
+                    yield from send_session_report(self.tracker, self.settings, number)
             from dcc.notify.channels.open_channels import notifies
 
             if notifies(self.settings):
@@ -62,10 +66,13 @@ class OperationsAroundSession:
                 from dcc.reports.submissions.stored_reports import write_reports
 
                 yield from write_reports(self.tracker, self.settings, session.id)
-        if self.settings.openlineage_url is not None and not session.is_handed_over:
+        if self.settings.openlineage_url is not None:
             from dcc.operations.openlineage.sending import send_end
 
-            yield from send_end(self.tracker, self.settings, session.id, broke_off)
+            for number in session.left_open:
+                yield from send_end(self.tracker, self.settings, number, None)
+            if not session.is_handed_over:
+                yield from send_end(self.tracker, self.settings, session.id, broke_off)
 
     def write_metrics(self) -> Iterable[str]:
         """Write the file of metrics."""

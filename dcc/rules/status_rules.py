@@ -109,7 +109,7 @@ def status_of_specimen_is_registered(specimen: Specimen, at: Context) -> Iterato
     needs=StatusCodes,
 )
 def statuses_of_experiment_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
-    """The status codes of experiments and lines are registered and not empty."""
+    """The status codes of experiments and lines are registered and not empty; procedures beside one are not checked."""
     for number, status in enumerate(entity.status_codes, 1):
         below = f"/statusCode[{number}]"
         if is_blank(status.code):

@@ -88,13 +88,17 @@ class Lease:
 
 
 class AcquiredSession(NamedTuple):
-    """A session that was acquired, when it began, the row of its lease, and the dead sessions before it."""
+    """A session that was acquired, when it began, the row of its lease, and the sessions before it that it finished.
+
+    Those are `dead`, or by their ids `left_open`: handed over, and nobody went on with them.
+    """
 
     session_id: int
     began: datetime
     group: CentreGroup | None
     lock_id: int
     dead: tuple[Lease, ...]
+    left_open: tuple[int, ...]
 
 
 def named_group(settings: Settings, name: str) -> CentreGroup:
@@ -170,7 +174,7 @@ def acquire_lease(
     own = [lock_id for lock_id, lease in leases.items() if lease.shares_centres_with(group)]
     # A process that was taken for dead may be writing: its renewals up to then count.
     certain = connection.execute(_LOCKS.where(_LOCK.c.id.in_(own)).with_for_update()).all() if own else []
-    dead = []
+    dead, left_open = [], []
     for lock_id, lease in _leases(connection, settings, certain).items():
         if lease.is_active:
             raise _active_error(lease)
@@ -178,6 +182,8 @@ def acquire_lease(
             continue
         if lease.is_dead:
             dead.append(lease)
+        else:
+            left_open.append(lease.session)
         finish_session(connection, lease.session, None if lease.is_open else EndReason.DIED)
         connection.execute(update(_LOCK).where(_LOCK.c.id == lock_id).values(holder=None, session_id=None))
     if resumed is None:
@@ -189,7 +195,7 @@ def acquire_lease(
         lock_id, session_id = resumed, leases[resumed].session
     _hold(connection, lock_id, session_id, holder)
     session = connection.execute(select(CrawlingSession.start_time).where(CrawlingSession.id == session_id))
-    return AcquiredSession(session_id, session.scalar_one(), group, lock_id, tuple(dead))
+    return AcquiredSession(session_id, session.scalar_one(), group, lock_id, tuple(dead), tuple(left_open))
 
 
 def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[int], taken: Collection[int]) -> int:

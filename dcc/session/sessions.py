@@ -91,6 +91,8 @@ class Session:
     """The slots of its connections to sources; None if no others may have some at the same time."""
     dead: tuple[Lease, ...] = field(default=(), repr=False)
     """The earlier sessions of its centres whose processes died unnoticed."""
+    left_open: tuple[int, ...] = field(default=(), repr=False)
+    """The earlier sessions of its centres that were handed over and ended with its begin, by their ids."""
     ended: EndReason | None = None
     """Why it ended; None before."""
     _deadline: datetime | None = field(default=None, repr=False)
@@ -269,6 +271,7 @@ def hold_session(
         began,
         connection_slots=slots_for(tracker, settings, acquired.group),
         dead=acquired.dead,
+        left_open=acquired.left_open,
         _deadline=None if limit is None else acquired.began + timedelta(seconds=limit),
     )
     with logging_about(session=session.id):

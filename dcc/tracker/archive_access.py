@@ -168,7 +168,8 @@ def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
         # A light installation, which reports from what the databases have, lacks its packages.
         from dcc.store.archive_store import ArchiveStore
 
-        path = folder / "archive"
+        # Errors about its limits name the file.
+        path = folder / attempt.key.file_name
         with closing(ArchiveStore(settings)) as store, suppress(StoredObjectLostError):
             store.fetch(attempt.sha256, path)
             return path

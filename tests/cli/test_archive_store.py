@@ -158,7 +158,9 @@ def test_archives_come_from_a_bucket_within_the_limits(dcc: Dcc, bucket: Bucket)
     for name, content in DOCUMENTS.items():
         assert dcc("archive", "cat", ZIP, name).stdout_bytes == content
     dcc.environment["DCC_MAX_ARCHIVE_ENTRIES"] = "1"
-    assert "1 are allowed" in dcc.error("archive", "cat", ZIP, MICE, exit_code=1)
+    refused = dcc.error("archive", "cat", ZIP, MICE, exit_code=1)
+    assert "1 are allowed" in refused
+    assert Path(ZIP).name in refused
 
 
 @pytest.mark.both_databases

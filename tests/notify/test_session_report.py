@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.notify.session_report import send_session_report
+from dcc.operations.session_work import open_session
 from dcc.runtime.clock import utc_now
 from dcc.settings import load_settings
 from dcc.sources.crawl_policy import Pause
@@ -271,6 +272,19 @@ def test_no_report_is_sent_by_default_or_of_quiet_sessions_unless_wanted(trouble
     assert send_session_report(quiet.tracker, quiet.settings, session) == []
     wanted = quiet.with_settings(report_quiet_sessions=True)
     assert len(send_session_report(wanted.tracker, wanted.settings, session)) == 1
+
+
+@only_sqlite
+def test_a_session_that_nobody_went_on_with_gets_its_report_from_the_next_one(
+    installation: Installation, tmp_path: Path
+) -> None:
+    reporting = installation.with_settings(report_directory=tmp_path / "reports", report_quiet_sessions=True)
+    reports = []
+    for _ in range(3):
+        with open_session(reporting.tracker, reporting.settings) as session:
+            session.hand_over()
+        reports.append(sorted(path.name for path in (tmp_path / "reports").glob("*")))
+    assert reports == [[], ["session-000001.txt"], ["session-000001.txt", "session-000002.txt"]]
 
 
 def test_settings_that_cannot_serve_are_refused_without_showing_the_password() -> None:

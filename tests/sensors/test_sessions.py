@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dagster import (
     DagsterRunStatus,
     JobDefinition,
     RunRequest,
+    RunsFilter,
     SensorDefinition,
     SkipReason,
 )
@@ -31,8 +33,9 @@ from dcc.vocabulary import WaiverEffect
 from dcc_assets import runs
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import SCHEDULED_TAG, SESSION_TAG, finish_dead_runs, session_tags
+from dcc_dagster import run_processes
 from dcc_dagster.instance import open_instance
-from dcc_dagster.run_processes import PROCESS_TAG, STARTED_TAG, process_tag
+from dcc_dagster.run_processes import PROCESS_TAG, STARTED_TAG, process_tag, showing_life
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.schedules import crawl_schedules
 from dcc_sensors.sessions import changes_beside_sessions, due_sources, new_zips, retry_failed_downloads, valid_documents
@@ -43,6 +46,7 @@ from tests.support.data_installations import experiments as valid_experiments
 from tests.support.data_installations import specimens as valid_specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation
+from tests.support.waiting import wait_until
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
@@ -200,6 +204,30 @@ def test_a_run_that_repeats_a_dead_one_is_not_dead_for_its_copied_tags(
     assert status_of(instance, repeated) is DagsterRunStatus.STARTING
 
 
+def test_a_run_without_a_session_shows_again_and_again_that_it_lives(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_processes, "LIFE_SECONDS", 0.05)
+    run = instance.create_run_for_job(show_changes, status=DagsterRunStatus.STARTED)
+
+    def last_sign() -> datetime:
+        (record,) = instance.get_run_records(RunsFilter(run_ids=[run.run_id]))
+        return record.update_timestamp
+
+    with showing_life(instance, run):
+        began = last_sign()
+        wait_until(lambda: last_sign() > began)
+        instance.add_run_tags(run.run_id, {SESSION_TAG: "1", **process_tag()})
+        # The thread may be in the middle of a last sign.
+        time.sleep(0.2)
+        with_session = last_sign()
+        time.sleep(0.2)
+        assert last_sign() == with_session
+    ended = last_sign()
+    time.sleep(0.2)
+    assert last_sign() == ended
+
+
 def status_of(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
     """What became of a run."""
     found = instance.get_run_by_id(run.run_id)
@@ -246,7 +274,7 @@ def test_a_run_that_waits_for_its_turn_ends_only_if_it_waits_too_long_elsewhere(
     waits = instance.create_run_for_job(load_data, status=DagsterRunStatus.STARTED, tags=tags)
     finish_dead_runs(instance, installation.tracker, installation.settings)
     assert status_of(instance, waits) is DagsterRunStatus.STARTED
-    monkeypatch.setattr(runs, "_TIME_WITHOUT_SESSION", timedelta(seconds=-60))
+    monkeypatch.setattr(runs, "_TIME_WITHOUT_LIFE", timedelta(seconds=-60))
     finish_dead_runs(instance, installation.tracker, installation.settings)
     assert (status_of(instance, waits) is DagsterRunStatus.FAILURE) == is_elsewhere
 
