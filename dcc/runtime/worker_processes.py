@@ -27,7 +27,11 @@ E = TypeVar("E", bound=Exception)
 P = ParamSpec("P")
 R = TypeVar("R")
 _TRIES: Final = 2
-_PROGRAM: Final = "from dcc.runtime.worker_processes import be_worker; be_worker({descriptor}, {parent})"
+# The path comes first: the directory in which the platform is started is on Python's own.
+_PROGRAM: Final = """import sys
+sys.path[:] = {path!r}
+from dcc.runtime.worker_processes import be_worker
+be_worker({descriptor}, {parent})"""
 
 
 class WorkerProcesses(Generic[B]):
@@ -110,14 +114,13 @@ def start_worker(begin: Callable[[], object]) -> tuple[subprocess.Popen[bytes], 
     """
     here, there = Pipe()
     with there:
-        program = _PROGRAM.format(descriptor=there.fileno(), parent=os.getpid())
+        program = _PROGRAM.format(path=sys.path, descriptor=there.fileno(), parent=os.getpid())
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             env=environment_without_secrets(),
             stdin=subprocess.DEVNULL,
             pass_fds=[there.fileno()],
         )
-    here.send(sys.path)
     here.send(begin)
     return process, here
 
@@ -125,7 +128,6 @@ def start_worker(begin: Callable[[], object]) -> tuple[subprocess.Popen[bytes], 
 def be_worker(descriptor: int, parent: int) -> None:
     """Be a process that `start_worker` of the process `parent` has started."""
     connection = Connection(descriptor)
-    sys.path[:] = connection.recv()
     serve(connection, parent, connection.recv())
 
 

@@ -229,6 +229,20 @@ def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest
     assert environment_without_secrets().keys() >= {"PATH", "DCC_LOG_LEVEL"}
 
 
+def test_a_process_loads_the_platform_that_started_it_and_none_that_lies_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody starts the installed platform in a checkout of another version."""
+    (tmp_path / "dcc").mkdir()
+    (tmp_path / "dcc" / "__init__.py").write_text("raise SystemExit('another version')")
+    monkeypatch.chdir(tmp_path)
+    processes = WorkerProcesses(1, int)
+    try:
+        assert processes.submit("a.xml", divmod, 3).result() == (0, 0)
+    finally:
+        processes.stop()
+
+
 TASKS = 20
 
 
