@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -121,7 +122,9 @@ def start_worker(begin: Callable[[], object]) -> tuple[subprocess.Popen[bytes], 
             stdin=subprocess.DEVNULL,
             pass_fds=[there.fileno()],
         )
-    here.send(begin)
+    # One that has ended already is met by its first task.
+    with suppress(ConnectionError):
+        here.send(begin)
     return process, here
 
 

@@ -274,6 +274,21 @@ def test_a_process_that_cannot_begin_once_costs_no_task(tmp_path: Path, kind: ty
         processes.stop()
 
 
+def test_a_process_that_is_killed_before_it_begins_costs_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is sent more to begin with than its connection holds."""
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nmkdir {tmp_path}/killed 2>/dev/null && kill -9 $$\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    processes = WorkerProcesses(1, len, bytes(10_000_000))
+    try:
+        assert processes.submit("a.xml", divmod, 3).result() == (3_333_333, 1)
+    finally:
+        processes.stop()
+
+
 def test_tasks_fail_by_what_lets_no_process_begin() -> None:
     processes = WorkerProcesses(2, _begin_never)
     try:
