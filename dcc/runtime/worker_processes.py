@@ -30,7 +30,7 @@ R = TypeVar("R")
 _TRIES: Final = 2
 # The path comes first: the directory in which the platform is started is on Python's own.
 _PROGRAM: Final = """import sys
-sys.path[:] = {path!r}
+sys.path[:] = {path!a}
 from dcc.runtime.worker_processes import be_worker
 be_worker({descriptor}, {parent})"""
 

@@ -215,6 +215,13 @@ def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
         assert installation.process_again(KEY).zips[KEY].documents[0].errors
 
 
+def test_a_changed_archive_that_the_disk_has_no_room_for_waits(installation: Installation, failed: Folder) -> None:
+    failed.put(KEY, modified=MODIFIED + 60)
+    installation.with_settings(min_free_bytes=1 << 60).run_session()
+    assert installation.states() == {KEY: "zip_name done"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
 def test_what_was_being_uploaded_to_a_source_that_was_removed_keeps_no_retry_waiting(
     installation: Installation, failed: Folder, fetches: Fetches
 ) -> None:
