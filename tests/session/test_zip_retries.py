@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -18,9 +18,11 @@ from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
+from dcc.session.archives import processing
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources, relist
 from dcc.session.session_request import SessionRequest
+from dcc.session.sessions import Session
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
@@ -37,6 +39,7 @@ from tests.support.installations import (
     Folder,
     Installation,
     experiments,
+    md5,
     note_uploaded,
     note_withdrawn,
     specimens,
@@ -280,6 +283,37 @@ def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
     assert (outcome.kept, outcome.downloaded, outcome.attempts) == (False, True, 0)
     assert told(installation) == before
     assert installation.attempts(KEY) == [(folder.source_id, "xsd failed")] * 2
+
+
+def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_it_is_fetched(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = folder.path / f"{KEY}.md5"
+    folder.put(KEY, wrong())
+    installation.run_session()
+
+    def replaced(session: Session, keys: Sequence[ZipKey]) -> None:
+        # A copy of which a checksum is published since is fetched again.
+        published.write_text(md5((folder.path / KEY).read_bytes()))
+        relist(session, keys)
+        folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+
+    monkeypatch.setattr(processing, "relist", replaced)
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert (outcome.failed, outcome.attempts, outcome.downloaded) == (True, 1, True)
+    assert installation.attempts(KEY)[1:] == [(folder.source_id, "download failed"), (folder.source_id, "xsd failed")]
+
+
+def test_what_is_bad_at_one_source_and_replaced_at_the_other_failed(installation: Installation, folder: Folder) -> None:
+    good = folder.put(KEY)
+    mirror = installation.add_folder("J", "mirror")
+    mirror.put(KEY, good)
+    folder.put(KEY, good[:40] + bytes(byte ^ 0xFF for byte in good[40:60]) + good[60:])
+    installation.crawl()
+    mirror.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    assert installation.with_settings(max_retries=0).run_session(crawl=False).zips[KEY].failed
+    assert installation.states() == {KEY: "unzip failed"}
+    assert installation.run_session().zips[KEY].succeeded
 
 
 def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
