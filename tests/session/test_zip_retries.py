@@ -316,6 +316,32 @@ def test_what_is_bad_at_one_source_and_replaced_at_the_other_failed(installation
     assert installation.run_session().zips[KEY].succeeded
 
 
+def test_the_copy_in_staging_is_not_opened_on_a_disk_without_room(installation: Installation, folder: Folder) -> None:
+    content = folder.put(KEY, wrong())
+    installation.run_session()
+    (folder.path / f"{KEY}.md5").write_text(md5(content))
+    assert installation.with_settings(min_free_bytes=1 << 60).process_again(KEY).zips[KEY].kept
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd failed"), (folder.source_id, "download failed")]
+
+
+def test_the_copy_in_staging_of_a_source_that_was_removed_turns_out_damaged(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    """It had not been opened before, because it held too much."""
+    good = folder.put(KEY, specimens() | experiments())
+    bad = folder.put(KEY, good[:40] + bytes(byte ^ 0xFF for byte in good[40:60]) + good[60:])
+    installation.with_settings(max_archive_entries=1).run_session()
+    other = installation.add_folder("H", "other")
+    other.put(KEY, bad)
+    (folder.path / f"{KEY}.md5").write_text(md5(bad))
+    installation.crawl()
+    in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.REMOVED)
+    fetches.away.add("other")
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["TransferFailedError", "CorruptArchiveError"]
+    assert installation.states() == {KEY: "unzip failed"}
+
+
 def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
     installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
