@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
 from dcc.session.archives import processing
 from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources, relist
 from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
@@ -525,3 +527,16 @@ def test_urgent_archives_go_first_then_those_with_fewest_failures_and_of_these_t
     assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-2]), FAILED_ONCE, FAILING]
     assert fetched(installation) == []
     assert in_reading(installation.tracker, urgent_keys) == [unknown]
+
+
+def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
+    """Those whose attempts have not been requested yet."""
+    downloads: Any = SimpleNamespace(put_first=lambda _: None)
+    waiting = SourceQueue(downloads)
+    submissions: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
+    hosting: Any = None
+    for submission in submissions:
+        waiting.add(submission, hosting)
+    waiting.put_first({submissions[3].key, ZipKey(Action.ADD, "another")})
+    taken = [submission for submission, _ in waiting.take(lambda: True)]
+    assert taken == [submissions[3], *submissions[:3], submissions[4]]
