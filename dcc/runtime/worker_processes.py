@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -27,7 +28,11 @@ E = TypeVar("E", bound=Exception)
 P = ParamSpec("P")
 R = TypeVar("R")
 _TRIES: Final = 2
-_PROGRAM: Final = "from dcc.runtime.worker_processes import be_worker; be_worker({descriptor}, {parent})"
+# The path comes first: the directory in which the platform is started is on Python's own.
+_PROGRAM: Final = """import sys
+sys.path[:] = {path!a}
+from dcc.runtime.worker_processes import be_worker
+be_worker({descriptor}, {parent})"""
 
 
 class WorkerProcesses(Generic[B]):
@@ -110,22 +115,22 @@ def start_worker(begin: Callable[[], object]) -> tuple[subprocess.Popen[bytes], 
     """
     here, there = Pipe()
     with there:
-        program = _PROGRAM.format(descriptor=there.fileno(), parent=os.getpid())
+        program = _PROGRAM.format(path=sys.path, descriptor=there.fileno(), parent=os.getpid())
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             env=environment_without_secrets(),
             stdin=subprocess.DEVNULL,
             pass_fds=[there.fileno()],
         )
-    here.send(sys.path)
-    here.send(begin)
+    # One that has ended already is met by its first task.
+    with suppress(ConnectionError):
+        here.send(begin)
     return process, here
 
 
 def be_worker(descriptor: int, parent: int) -> None:
     """Be a process that `start_worker` of the process `parent` has started."""
     connection = Connection(descriptor)
-    sys.path[:] = connection.recv()
     serve(connection, parent, connection.recv())
 
 

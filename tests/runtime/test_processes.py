@@ -229,6 +229,20 @@ def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest
     assert environment_without_secrets().keys() >= {"PATH", "DCC_LOG_LEVEL"}
 
 
+def test_a_process_loads_the_platform_that_started_it_and_none_that_lies_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody starts the installed platform in a checkout of another version."""
+    (tmp_path / "dcc").mkdir()
+    (tmp_path / "dcc" / "__init__.py").write_text("raise SystemExit('another version')")
+    monkeypatch.chdir(tmp_path)
+    processes = WorkerProcesses(1, int)
+    try:
+        assert processes.submit("a.xml", divmod, 3).result() == (0, 0)
+    finally:
+        processes.stop()
+
+
 TASKS = 20
 
 
@@ -256,6 +270,21 @@ def test_a_process_that_cannot_begin_once_costs_no_task(tmp_path: Path, kind: ty
     try:
         done = [processes.submit(f"{number}", _work, number) for number in range(TASKS)]
         assert [one.result() for one in done] == [("begun", number) for number in range(TASKS)]
+    finally:
+        processes.stop()
+
+
+def test_a_process_that_is_killed_before_it_begins_costs_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is sent more to begin with than its connection holds."""
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nmkdir {tmp_path}/killed 2>/dev/null && kill -9 $$\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    processes = WorkerProcesses(1, len, bytes(10_000_000))
+    try:
+        assert processes.submit("a.xml", divmod, 3).result() == (3_333_333, 1)
     finally:
         processes.stop()
 

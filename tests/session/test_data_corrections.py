@@ -168,6 +168,7 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
     undone = held.withdraw(EDIT, **WHO)
     assert (len(undone.withdrawn), undone.undone_by) == (1, ())
     assert held.documents()[EDITED] == "upload cancelled"
+    assert why(held) == {("someone", "A mistake.")}
     with pytest.raises(NotFoundError):
         confirm(held)
     with pytest.raises(NotFoundError):

@@ -2,8 +2,9 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +19,12 @@ from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
+from dcc.session.archives import processing
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
+from dcc.session.archives.waiting_attempts import SourceQueue
+from dcc.session.crawling import crawl_file_sources, relist
 from dcc.session.session_request import SessionRequest
+from dcc.session.sessions import Session
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
@@ -37,6 +41,7 @@ from tests.support.installations import (
     Folder,
     Installation,
     experiments,
+    md5,
     note_uploaded,
     note_withdrawn,
     specimens,
@@ -215,6 +220,13 @@ def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
         assert installation.process_again(KEY).zips[KEY].documents[0].errors
 
 
+def test_a_changed_archive_that_the_disk_has_no_room_for_waits(installation: Installation, failed: Folder) -> None:
+    failed.put(KEY, modified=MODIFIED + 60)
+    installation.with_settings(min_free_bytes=1 << 60).run_session()
+    assert installation.states() == {KEY: "zip_name done"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
 def test_what_was_being_uploaded_to_a_source_that_was_removed_keeps_no_retry_waiting(
     installation: Installation, failed: Folder, fetches: Fetches
 ) -> None:
@@ -273,6 +285,63 @@ def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
     assert (outcome.kept, outcome.downloaded, outcome.attempts) == (False, True, 0)
     assert told(installation) == before
     assert installation.attempts(KEY) == [(folder.source_id, "xsd failed")] * 2
+
+
+def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_it_is_fetched(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = folder.path / f"{KEY}.md5"
+    folder.put(KEY, wrong())
+    installation.run_session()
+
+    def replaced(session: Session, keys: Sequence[ZipKey]) -> None:
+        # A copy of which a checksum is published since is fetched again.
+        published.write_text(md5((folder.path / KEY).read_bytes()))
+        relist(session, keys)
+        folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+
+    monkeypatch.setattr(processing, "relist", replaced)
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert (outcome.failed, outcome.attempts, outcome.downloaded) == (True, 1, True)
+    assert installation.attempts(KEY)[1:] == [(folder.source_id, "download failed"), (folder.source_id, "xsd failed")]
+
+
+def test_what_is_bad_at_one_source_and_replaced_at_the_other_failed(installation: Installation, folder: Folder) -> None:
+    good = folder.put(KEY)
+    mirror = installation.add_folder("J", "mirror")
+    mirror.put(KEY, good)
+    folder.put(KEY, good[:40] + bytes(byte ^ 0xFF for byte in good[40:60]) + good[60:])
+    installation.crawl()
+    mirror.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    assert installation.with_settings(max_retries=0).run_session(crawl=False).zips[KEY].failed
+    assert installation.states() == {KEY: "unzip failed"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_the_copy_in_staging_is_not_opened_on_a_disk_without_room(installation: Installation, folder: Folder) -> None:
+    content = folder.put(KEY, wrong())
+    installation.run_session()
+    (folder.path / f"{KEY}.md5").write_text(md5(content))
+    assert installation.with_settings(min_free_bytes=1 << 60).process_again(KEY).zips[KEY].kept
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd failed"), (folder.source_id, "download failed")]
+
+
+def test_the_copy_in_staging_of_a_source_that_was_removed_turns_out_damaged(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    """It had not been opened before, because it held too much."""
+    good = folder.put(KEY, specimens() | experiments())
+    bad = folder.put(KEY, good[:40] + bytes(byte ^ 0xFF for byte in good[40:60]) + good[60:])
+    installation.with_settings(max_archive_entries=1).run_session()
+    other = installation.add_folder("H", "other")
+    other.put(KEY, bad)
+    (folder.path / f"{KEY}.md5").write_text(md5(bad))
+    installation.crawl()
+    in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.REMOVED)
+    fetches.away.add("other")
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["TransferFailedError", "CorruptArchiveError"]
+    assert installation.states() == {KEY: "unzip failed"}
 
 
 def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
@@ -458,3 +527,16 @@ def test_urgent_archives_go_first_then_those_with_fewest_failures_and_of_these_t
     assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-2]), FAILED_ONCE, FAILING]
     assert fetched(installation) == []
     assert in_reading(installation.tracker, urgent_keys) == [unknown]
+
+
+def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
+    """Those whose attempts have not been requested yet."""
+    downloads: Any = SimpleNamespace(put_first=lambda _: None)
+    waiting = SourceQueue(downloads)
+    submissions: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
+    hosting: Any = None
+    for submission in submissions:
+        waiting.add(submission, hosting)
+    waiting.put_first({submissions[3].key, ZipKey(Action.ADD, "another")})
+    taken = [submission for submission, _ in waiting.take(lambda: True)]
+    assert taken == [submissions[3], *submissions[:3], submissions[4]]

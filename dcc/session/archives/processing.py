@@ -328,7 +328,10 @@ def _still_uploading(
                 hosting.folder,
                 hosting.manifest,
             )
-    sources = [RelistedSource(addresses[source], archives) for source, archives in listed.items()]
+    # A copy in staging may have come from a source that is used no more.
+    sources = [
+        RelistedSource(addresses[source], archives) for source, archives in listed.items() if source in addresses
+    ]
     uploading: set[ZipKey] = set()
     for second in list_again(sources, session):
         if second.error is None:
