@@ -1,6 +1,7 @@
 """Reference data in Dagster: materialised they are refreshed; what fails or is old fails the check `fresh`."""
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from dagster import AssetKey, DagsterInstance, Definitions, ExecuteInProcessResult, RunRequest, SkipReason
@@ -89,6 +90,20 @@ def test_what_cannot_be_refreshed_fails_its_check_and_does_not_keep_the_others(
         passed, severity, message = checks(run(instance, "projects"))["reference_projects"]
         assert (passed, severity) == (False, "WARN")
         assert "503" in message
+
+
+@pytest.mark.usefixtures("_environment", "qc_database")
+def test_what_is_old_fails_its_check(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "projects.csv").write_text("project\nA\n")
+    (tmp_path / "retrieved.txt").write_text("2020-01-01")
+    monkeypatch.setenv("DCC_REFERENCE_PROJECTS", str(tmp_path))
+    result = run(instance, "projects")
+    assert materialised(result) == ["reference_projects"]
+    passed, severity, message = checks(result)["reference_projects"]
+    assert (passed, severity) == (False, "ERROR")
+    assert "days old" in message
 
 
 @only_sqlite

@@ -1,5 +1,6 @@
 """The batching event logs beside Dagster's own classes: the same rows, the same answers, fewer transactions."""
 
+import os
 import sqlite3
 import threading
 import uuid
@@ -219,6 +220,24 @@ def test_connections_are_closed_when_no_thread_is_in_a_transaction(
         assert other.is_alive()
         connection.exec_driver_sql("SELECT 1")
     other.join()
+
+
+def test_the_index_is_opened_once_however_many_runs_come_between(on_sqlite: BatchingSqliteEventLogStorage) -> None:
+    def descriptors() -> list[str]:
+        index = on_sqlite.path_for_shard("index")
+        names = (os.path.realpath(number) for number in Path("/proc/self/fd").iterdir())
+        return sorted(name for name in names if name.startswith(index))
+
+    event = some_events()[1]
+    on_sqlite.store_event(event)
+    before = descriptors()
+    assert before
+    for number in range(9):
+        on_sqlite.get_logs_for_run(str(uuid.UUID(int=number)))
+    on_sqlite.store_event(event)
+    assert descriptors() == before
+    on_sqlite.dispose()
+    assert descriptors() == []
 
 
 def test_the_database_of_a_run_is_made_in_one_step_as_dagster_makes_it(

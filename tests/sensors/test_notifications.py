@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
 
@@ -165,6 +166,15 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
     assert body is not None
     assert "It is 40 days old." in body.get_content()
     server.received.clear()
+    instance.report_dagster_event(
+        dg.DagsterEvent(
+            dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value,
+            REFERENCE_JOB,
+            event_specific_data=AssetCheckEvaluationPlanned(asset_key=check.asset_key, check_name=check.name),
+        ),
+        run_id="under way",
+    )
+    assert tick(instance) == "No new notifications."
     for _ in range(2):
         evaluate(passed=True)
         tick(instance)
