@@ -72,7 +72,7 @@ def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
 def fill(data: DataInstallation) -> None:
     data.put(KEYS[0], specimens(), experiments())
     data.run()
-    # One prepared file has both documents, of one name and text.
+    # One batch has both documents, of one name and text.
     for key in KEYS[1:]:
         data.put(key, specimens("2013-11-01.1"))
     data.run()
