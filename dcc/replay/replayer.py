@@ -155,12 +155,15 @@ class Replayer:
             raise ConfigurationError(f"The module {module} registers no rule. Name the module with the rules.")
 
     def prepare(self, archives: Sequence[ArchiveToOpen]) -> list[list[OpenedDocument]]:
-        """Open archives, and prepare their documents in one file; the documents of each.
+        """Open archives, and prepare their documents; the documents of each.
 
-        An archive that is not opened is a document without a name. Of documents of one name and text, the file has one:
-        if it has no findings of that, since it was prepared for a deletion, the others are read again. Raises
-        DiskFullError and OSError.
+        An archive that is not opened is a document without a name. Raises DiskFullError and OSError.
         """
+        by_action = groupby(archives, key=lambda one: one.key.action)
+        return [documents for _, same in by_action for documents in self._prepare(list(same))]
+
+    def _prepare(self, archives: Sequence[ArchiveToOpen]) -> list[list[OpenedDocument]]:
+        """Prepare archives of one action in one file, which tells documents by their names and texts alone."""
         target = self.root / f"{uuid.uuid4().hex}.rows"
         writer = PreparedWriter(target, self.basis.name, self.basis.columns)
         opened = [self._open(archive, writer, target) for archive in archives]

@@ -53,7 +53,7 @@ _AHEAD: Final = 3
 """The parts on their way, for each process."""
 _FETCHING: Final = 4
 _MAX_ARCHIVES: Final = 16
-"""The most archives of a part, whose documents are prepared into one file, unless it is a batch for workers."""
+"""The most archives of a part, which are prepared together, unless it is a batch for workers."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
 

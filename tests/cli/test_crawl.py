@@ -221,6 +221,20 @@ def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
 
 
 @only_sqlite
+def test_a_session_through_dagster_gives_the_same_report(dcc: Dcc) -> None:
+    dcc.environment["DCC_DAGSTER_EVENTS"] = "true"
+    failed = {"phase": "xsd", "status": "failed", "count": 1}
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put(BAD, invalid())
+    report = dcc.json("crawl", exit_code=1)
+    assert (report["session"], report["sources"][0]["new"]) == (1, 2)
+    assert report["zip_actions"] == [{**VALID, "count": 1}, failed]
+    assert dcc.json("retry", BAD, exit_code=1)["zip_actions"] == [failed]
+    assert dcc.json("show", BAD)["reopenings"][0]["requested_by"] == getpass.getuser()
+
+
+@only_sqlite
 def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
     dcc.collect({GOOD: None, BAD: invalid()}, "--until", "zip_name")
     shown = "\n".join(dcc.on_a_terminal(80, "crawl", exit_code=1))

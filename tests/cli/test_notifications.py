@@ -1,4 +1,4 @@
-"""`dcc notify`: what is sent, to whom; and where an unusual archive is shown."""
+"""`dcc notify`: what is sent, to whom; and where unusual archives and listings are shown."""
 
 import os
 from datetime import timedelta
@@ -103,3 +103,18 @@ def test_an_archive_of_unusual_size_is_told_and_shown_for_a_week(dcc: Dcc) -> No
         dcc("crawl", "--all")
     dcc.change_tracker(update(CrawlFinding).values(created=utc_now() - timedelta(days=8)))
     assert unusual not in dcc("status").stdout
+
+
+def test_a_listing_that_shrank_is_shown_and_again_when_it_is_believed(dcc: Dcc) -> None:
+    stems = [f"2013-10-31.{inc}" for inc in range(20)]
+    folder = dcc.collect({f"add/H.{stem}.impc.zip": specimens(stem=stem) for stem in stems})
+    for stem in stems[10:]:
+        (folder.path / f"add/H.{stem}.impc.zip").unlink()
+    shrank, gone = "the directory add lists 10 archives, and held 20 before", "add: 10 archives of file source 1"
+    shown = dcc("crawl", "--all", exit_code=4).stdout
+    assert "partial file source 1 (" in shown
+    for text in (shown, dcc("status").stdout):
+        assert shrank in " ".join(text.split())
+    assert "listing-shrunk" in dcc("data", "causes").stdout
+    assert gone in dcc("crawl", "--all").stdout
+    assert gone in dcc("status").stdout

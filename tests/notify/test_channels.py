@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
 from dcc.notify.channels import open_channels
-from dcc.notify.channels.mail import MailTransport, Wording
+from dcc.notify.channels.mail import MailChannel, MailTransport, Wording
 from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.settings import Settings, load_settings
@@ -114,6 +114,14 @@ def test_a_mail_may_have_arrived_only_if_all_of_it_was_sent(size_bytes: int, who
         with pytest.raises(NotificationNotSentError):
             one.deliver(message, ["b@example.org"])
         assert one.may_have_arrived is whole
+
+
+def test_the_channel_tells_that_a_mail_may_have_arrived() -> None:
+    with serving(taking(100)) as (hostname, _):
+        channel = MailChannel(Settings(smtp_url=SecretStr(f"smtp://{hostname}")))
+        with pytest.raises(NotificationNotSentError) as unanswered:
+            channel.send(Notification("0" * 32, NewsKind.TEST, "s", "t"), "b@example.org", seconds=10)
+    assert unanswered.value.may_have_arrived
 
 
 SECRET = "signing key/4711"

@@ -278,6 +278,7 @@ def test_that_a_listing_which_shrank_was_believed_is_told_when_its_outage_ends(m
         path.unlink()
     mailing.run_session()
     (outage,) = mailing.letters(WRANGLER)
+    assert outage["Subject"] == f"DCC: Listed in part: file source {mailing.folder.source_id} (H, file://localhost)"
     assert "the directory add lists 0 archives, and held 3 before" in text_of(outage)
     # A session over another source learns nothing about this one.
     mailing.run_session([mailing.add_folder(name="other").source_id])

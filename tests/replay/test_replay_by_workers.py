@@ -72,7 +72,7 @@ def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
 def fill(data: DataInstallation) -> None:
     data.put(KEYS[0], specimens(), experiments())
     data.run()
-    # One prepared file has both documents, of one name and text.
+    # One batch has both documents, of one name and text.
     for key in KEYS[1:]:
         data.put(key, specimens("2013-11-01.1"))
     data.run()
@@ -120,6 +120,19 @@ def test_workers_do_all_of_it_and_what_a_killed_replay_left_goes_after_a_day(
     assert "This machine prepares the others" not in caplog.text
     assert found == run(filled, None, tmp_path, rules=rules)
     assert {"D1", "S12", "E2"} == {one.code for one in found.causes}
+
+
+def test_one_text_is_judged_under_the_action_of_each_archive_that_has_it(
+    filled: DataInstallation, tmp_path: Path
+) -> None:
+    """Here by a rule for additions alone, before an edit that changes nothing."""
+    filled.put("edit/H.2013-11-03.1.impc.zip", experiments())
+    filled.run()
+    rules = tmp_path / "proposed.py"
+    rules.write_text(RULE.replace("    yield", "    if at.document.action == 'add':\n        yield"))
+    found = run(filled, HereAndNow(of_worker(filled, tmp_path)), tmp_path, rules=str(rules))
+    judged = {str(one.document.archive) for one in found.changes for fact in one.appeared if fact.code == "D1"}
+    assert judged == {KEYS[0]}
 
 
 def test_what_workers_cannot_do_the_replay_does(

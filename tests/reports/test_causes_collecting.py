@@ -49,7 +49,7 @@ from dcc.tracker.register.source_addresses import SourceState
 from dcc.vocabulary import Actor
 from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.installations import until_the_next_second
+from tests.support.installations import note_withdrawn, until_the_next_second
 from tests.support.sent_statements import sent_statements
 
 GOOD, SCHEMA, BROKEN, NAMED = (
@@ -320,7 +320,7 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
     assert why() == {SkipReason.STATE, SkipReason.INACTIVE, SkipReason.EMPTY}
 
 
-def test_an_archive_that_changed_after_it_was_taken_is_a_cause(data: DataInstallation) -> None:
+def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_taken_anew(data: DataInstallation) -> None:
     data.put(BROKEN, specimens(stem="2013-11-02.3"))
     data.folder.put(SCHEMA, b"no archive either")
     data.run()
@@ -338,6 +338,10 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause(data: DataInstall
     told = [(row.entry, row.why) for row in in_reading(data.tracker, skipped_entries, data.folder.source_id)]
     # The other one was taken anew, and failed again.
     assert sorted(told) == sorted([(BROKEN, SkipReason.CHANGED), (SCHEMA, SkipReason.FAILED)])
+    note_withdrawn(data.tracker)
+    data.base.process_again(BROKEN)
+    data.validate()
+    assert "listing:changed" not in causes(data, key_of(BROKEN))
 
 
 def test_file_sources_are_read_for_a_submission_only_if_a_crawl_noticed_something_of_it(data: DataInstallation) -> None:

@@ -310,6 +310,17 @@ def test_of_very_many_failed_documents_a_report_reads_some(
     assert [len(told(data, EARLY).cause.failed_documents) for _ in range(3)] == [2, 4, 4]
 
 
+def test_documents_without_animals_are_not_read_again_either(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failed_specimens, "_known", {})
+    monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 1)
+    data.run(ANIMALS, wrong_form("2013-10-30.1", first=1, mice=1))
+    data.put("add/H.2013-11-05.1.impc.zip", {"H.2013-11-05.1.specimen.impc.xml": b"nothing of XML"})
+    data.run(EARLY, experiments(animals=1))
+    assert [len(told(data, EARLY).cause.failed_documents) for _ in range(2)] == [0, 1]
+
+
 ENGLISH = re.compile(
     r"\b(?:the|is|are|of|not|and|with|which|that|than|it|no|has|there|were|be|been|from|by|for|this|have|what|to|or)\b",
     re.IGNORECASE,

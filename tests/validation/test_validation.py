@@ -9,6 +9,7 @@ import pytest
 
 from dcc.cli.demo.submissions import specimen_document
 from dcc.documents.schema_set import SchemaSet
+from dcc.errors import NotFoundError
 from dcc.reference.loading import load_shipped
 from dcc.runtime.clock import utc_today
 from dcc.settings import load_settings
@@ -115,6 +116,11 @@ def test_what_an_edit_names_is_presumed_to_be_there(tmp_path: Path) -> None:
         Path(one.path).name: [[each.code for each in some] for some in (one.errors, one.missing)] for one in verdicts
     }
     assert found == {animals: [[], []], edited: [["E8.before_birth"], []], added: [[], ["E4", "E4"]]}
+
+
+def test_a_directory_with_nothing_to_check_is_an_error_of_use(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="holds no archive"):
+        check(tmp_path)
 
 
 def test_an_unreadable_archive_gets_one_verdict_and_nothing_is_left_behind(
