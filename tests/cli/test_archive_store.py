@@ -117,6 +117,7 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     assert digests[0] in dcc("archive", "list", digests[0]).stdout
     for name, content in DOCUMENTS.items():
         assert dcc("archive", "cat", digests[0], name).stdout_bytes == content
+    assert dcc("archive", "cat", digests[0], f"inner.zip/./results/{RESULTS}").stdout_bytes == DOCUMENTS[RESULTS]
     assert dcc("archive", "cat", ZIP).stdout_bytes == second
     output = tmp_path / "copy.zip"
     dcc("archive", "get", ZIP, "--attempt", attempt, "--output", output)
