@@ -6,6 +6,7 @@ import errno
 import hashlib
 import lzma
 import os
+import posixpath
 import re
 import struct
 import tarfile
@@ -136,9 +137,14 @@ def unsafe_entry(label: str, path: str, reason: str) -> ArchiveError:
     return bad_archive(UnsafeArchiveError, label, text, entry=printable_path(path), reason=Message(reason))
 
 
+def plain_path(path: str) -> str:
+    """A path without a `./` at its beginning, which `tar -c .` puts before each, or elsewhere."""
+    return posixpath.normpath(path)
+
+
 def check_distinct(paths: Sequence[str], label: str) -> None:
     """Check that no two entries of an archive have the same path. Raises DuplicateMemberError."""
-    for path, number in Counter(paths).items():
+    for path, number in Counter(map(plain_path, paths)).items():
         if number > 1:
             text = mark("holds {number} entries named {entry}; which one counts cannot be known")
             raise bad_archive(DuplicateMemberError, label, text, number=number, entry=printable_path(path))

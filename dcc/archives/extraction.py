@@ -67,16 +67,23 @@ def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path
 
 
 def archive_members(
-    archive: Path, label: str, allowance: Allowance, folder: Path, archives: tuple[InnerArchive, ...] = ()
+    archive: Path,
+    label: str,
+    allowance: Allowance,
+    folder: Path,
+    archives: tuple[InnerArchive, ...] = (),
+    is_kept: Callable[[str], object] = lambda _name: False,
 ) -> Iterator[ArchiveEntry]:
     """Every file of an archive, in its order; of an archive inside it first itself, then its files.
 
     The content of one can be read until the next is asked for. Archives inside it are unpacked in `folder`, under names
-    with a leading dot. `archives` are those around it. Raises an ArchiveError for a fault of the archive, named
-    `label`, and DiskFullError without room.
+    with a leading dot; there must be room for all files there whose names are `is_kept`. `archives` are those around
+    it. Raises an ArchiveError for a fault of the archive, named `label`, and DiskFullError without room.
     """
     place = f"{archives[-1].path}/" if archives else ""
     with opened_entries(archive, label, allowance, folder) as entries:
+        if kept := sum(entry.size_bytes for entry in entries if is_kept(entry.name)):
+            allowance.check_room(folder, kept)
         for entry in entries:
             shown = legible(entry.path)
             member = replace(entry, place=f"{place}{shown}", archives=archives)
@@ -87,7 +94,7 @@ def archive_members(
             unpacked = folder / f".archive-{len(archives)}"
             inner = InnerArchive(member.place, write_entry(member, unpacked))
             yield replace(member, content=partial(_pieces, unpacked))
-            yield from archive_members(unpacked, f"{label}/{shown}", allowance, folder, (*archives, inner))
+            yield from archive_members(unpacked, f"{label}/{shown}", allowance, folder, (*archives, inner), is_kept)
             unpacked.unlink()
 
 
@@ -174,7 +181,7 @@ def extract_archive(
         try:
             allowance = Allowance(limits, archive)
             extraction = _Extraction(archive.name, unpacking, target, allowance, naming, centres, is_wanted)
-            for member in archive_members(archive, archive.name, allowance, unpacking):
+            for member in archive_members(archive, archive.name, allowance, unpacking, is_kept=extraction.takes_room):
                 extraction.take(member)
             found = extraction.found()
             _put_in_place(unpacking, target)
@@ -209,6 +216,10 @@ class _Extraction:
     sizes: dict[str, int] = field(default_factory=dict)
     expected: tuple[ManifestEntry, ...] | None = None
 
+    def takes_room(self, name: str) -> bool:
+        """Whether a file of that name may be written, for a while at least."""
+        return name.lower().endswith((_DOCUMENT, *ARCHIVE_SUFFIXES)) or bool(self.is_wanted(name))
+
     def take(self, member: ArchiveEntry) -> None:
         """Write a file of the archive, or note why it is not written."""
         self.sizes[member.place] = member.size_bytes
@@ -226,7 +237,7 @@ class _Extraction:
         elif self.is_wanted(member.name):
             # Documents have names without a leading dot.
             written_as = f".file-{len(self.files)}"
-            self._write(member, written_as)
+            write_entry(member, self.directory / written_as)
             self.files.append(ExtractedFile(member.place, self.target / written_as, member.archives))
         else:
             self._leave_aside(member.place, _NO_DOCUMENT)
@@ -271,13 +282,10 @@ class _Extraction:
                 "holds two documents named {entry}, as {first} and as {second}; which one counts cannot be known"
             )
             raise bad_archive(DuplicateMemberError, self.label, text, entry=name.file_name, **places)
-        written, md5 = self.target / name.file_name, self._write(member, name.file_name)
+        md5 = write_entry(member, self.directory / name.file_name)
+        written = self.target / name.file_name
         document = ExtractedDocument(name, written, member.size_bytes, md5, member.place, member.archives)
         self.documents[name.file_name] = document
-
-    def _write(self, member: ArchiveEntry, written_as: str) -> str:
-        self.allowance.check_room(self.directory, member.size_bytes)
-        return write_entry(member, self.directory / written_as)
 
     def _leave_aside(self, path: str, reason: str) -> None:
         self.left_aside += 1

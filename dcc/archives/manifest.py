@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dcc.archives.entries import legible, shortened
+from dcc.archives.entries import legible, plain_path, shortened
 from dcc.errors import ManifestError
 from dcc.messages import Message, mark, message
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
@@ -162,9 +162,10 @@ def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _expected(row: Mapping[str, Any]) -> ManifestEntry:
-    file = row["file"].strip().removeprefix("./")
+    file = row["file"].strip()
     if not 0 < len(file) <= _LONGEST_NAME:
         raise ValueError(f"a row names a file of {len(file):,} characters")
+    file = plain_path(file)
     if not file.isprintable():
         file = legible(file)
     size, specimens, experiments = (_number(row.get(name)) for name in _NUMBERS)

@@ -14,7 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from dcc.archives.entries import PIECE, ArchiveEntry, check_distinct, damage, damaged, unsafe_entry, unsafe_path
+from dcc.archives.entries import (
+    PIECE,
+    ArchiveEntry,
+    check_distinct,
+    damage,
+    damaged,
+    plain_path,
+    unsafe_entry,
+    unsafe_path,
+)
 from dcc.archives.limits import Allowance
 from dcc.messages import mark
 from dcc.runtime.disk_space import write_all
@@ -50,7 +59,7 @@ def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Archiv
                 raise unsafe_entry(label, member.name, reason)
             if member.isreg():
                 content = partial(_content, file, member.offset_data, member.size, label)
-                entries.append(ArchiveEntry(member.name, member.size, content))
+                entries.append(ArchiveEntry(plain_path(member.name), member.size, content))
         end = archive.offset
     file.seek(end)
     if file.read(_BLOCK) != bytes(_BLOCK):

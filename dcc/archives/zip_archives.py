@@ -26,6 +26,7 @@ from dcc.archives.entries import (
     check_distinct,
     damage,
     damaged,
+    plain_path,
     printable_path,
     unsafe_entry,
     unsafe_path,
@@ -74,7 +75,7 @@ def zip_entries(file: BinaryIO, label: str, allowance: Allowance) -> Iterator[li
         _check_places(entries, archive.start_dir, label)
         named = ((_decoded(entry), entry) for entry in entries)
         yield [
-            ArchiveEntry(path, entry.file_size, partial(_read_member, archive, entry, label))
+            ArchiveEntry(plain_path(path), entry.file_size, partial(_read_member, archive, entry, label))
             for path, entry in named
             if not path.endswith("/")
         ]

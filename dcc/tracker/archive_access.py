@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, select
 
-from dcc.archives.entries import write_entry
+from dcc.archives.entries import plain_path, write_entry
 from dcc.archives.extraction import archive_members
 from dcc.archives.limits import Allowance, ArchiveLimits
 from dcc.databases.list_parameters import rows_with
@@ -185,6 +185,8 @@ def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
 
 def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
     allowance, found = Allowance(ArchiveLimits.from_settings(settings), archive), []
+    # As places were recorded once, and as people may write one.
+    wanted = plain_path(wanted)
     for member in archive_members(archive, key.file_name, allowance, path.parent):
         if wanted in (member.place, member.place.rpartition("/")[2]):
             found.append(member.place)

@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.settings import Settings
 from dcc.sources.remote_names import printable
+from tests.hostile.compounds import Members, packed, tarred, zipped
 from tests.support.memory import little_memory
 
 ARCHIVE = "H.2013-10-31.1.impc.zip"
@@ -79,6 +80,22 @@ def test_an_archive_that_holds_what_its_manifest_says_is_taken(
     assert isinstance(found, CheckedArchive)
     assert len(found.archive.documents) == 2
     assert [str(path) for path, _ in found.archive.ignored] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("make", [zipped, tarred, packed])
+def test_paths_of_the_present_folder_are_those_that_a_manifest_tells(
+    checker: ArchiveChecker, tmp_path: Path, make: Callable[[Members], bytes]
+) -> None:
+    """`tar -c .` writes them so."""
+    places = {SPECIMENS: f"./{SPECIMENS}", EXPERIMENTS: f"inner.tgz/./data/{EXPERIMENTS}"}
+    told = [{"file": places[file], "size": len(content)} for file, content in DOCUMENTS.items()]
+    inner = make({f"./data/{EXPERIMENTS}": DOCUMENTS[EXPERIMENTS]})
+    members = {f"./{SPECIMENS}": DOCUMENTS[SPECIMENS], "./manifest.json": as_json(told), "./inner.tgz": inner}
+    (tmp_path / ARCHIVE).write_bytes(make(members))
+    found = checker.check(tmp_path / ARCHIVE, tmp_path / "contents")
+    assert isinstance(found, CheckedArchive)
+    assert found.archive.manifest is not None
+    assert {document.place for document in found.archive.documents} == {SPECIMENS, f"inner.tgz/data/{EXPERIMENTS}"}
 
 
 @pytest.mark.parametrize("names", [("manifest.json", "manifest.csv"), ("manifest.csv", "manifest.json")])

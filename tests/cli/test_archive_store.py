@@ -81,6 +81,7 @@ DOCUMENTS = {
     MICE: submissions.specimen_document("H", mice=2).replace(b"<mouse ", b"<!-- a comment -->\n\n   <mouse  ", 1),
     RESULTS: submissions.experiment_document("H", animals=2),
 }
+INNER = submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS], "a/more.txt": b"1", "b/more.txt": b"2"})
 
 
 @pytest.fixture
@@ -88,8 +89,7 @@ def folder(dcc: Dcc) -> Folder:
     """An archive with a document at the top and one in an archive inside it, which a session took."""
     dcc.environment["DCC_UNTIL"] = "qc"
     folder = dcc.add_folder()
-    inner = submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})
-    folder.put(ZIP, {MICE: DOCUMENTS[MICE], "inner.zip": inner, "notes.txt": b"\x1b[2J"})
+    folder.put(ZIP, {MICE: DOCUMENTS[MICE], "inner.zip": INNER, "notes.txt": b"\x1b[2J"})
     dcc("crawl", exit_code=0)
     return folder
 
@@ -110,13 +110,16 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     files = dcc.json("archive", "list", ZIP, "--attempt", attempt)["files"]
     assert {one["path"]: one["size_bytes"] for one in files} == {
         MICE: len(DOCUMENTS[MICE]),
-        "inner.zip": len(submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})),
+        "inner.zip": len(INNER),
         f"inner.zip/results/{RESULTS}": len(DOCUMENTS[RESULTS]),
+        "inner.zip/a/more.txt": 1,
+        "inner.zip/b/more.txt": 1,
         "notes.txt": 4,
     }
     assert digests[0] in dcc("archive", "list", digests[0]).stdout
     for name, content in DOCUMENTS.items():
         assert dcc("archive", "cat", digests[0], name).stdout_bytes == content
+    assert dcc("archive", "cat", digests[0], f"inner.zip/./results/{RESULTS}").stdout_bytes == DOCUMENTS[RESULTS]
     assert dcc("archive", "cat", ZIP).stdout_bytes == second
     output = tmp_path / "copy.zip"
     dcc("archive", "get", ZIP, "--attempt", attempt, "--output", output)
@@ -124,6 +127,8 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     assert "exists" in dcc.error("archive", "get", ZIP, "--output", output, exit_code=2)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     assert "File exists" in dcc.error("archive", "get", ZIP, "--output", tmp_path / "link", exit_code=2)
+    said = dcc.error("archive", "cat", digests[0], "more.txt", exit_code=2)
+    assert "several files named more.txt: inner.zip/a/more.txt, inner.zip/b/more.txt" in " ".join(said.split())
     assert "no file 'none.xml'" in dcc.error("archive", "cat", ZIP, "none.xml", exit_code=2)
     assert "no attempt 99" in dcc.error("archive", "cat", ZIP, "--attempt", "99", exit_code=2)
     assert "No download brought" in dcc.error("archive", "list", "add/X.zip", exit_code=2)

@@ -95,6 +95,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
         "100 are allowed",
     ),
+    "many entries of a tar": (lambda: tarred({f"{number}": b"" for number in range(101)}), "100 are allowed"),
 }
 
 

@@ -218,6 +218,9 @@ def test_requests_are_conditional_on_the_time_that_was_listed(
     sent = server.requests[-1][2]
     assert sent["Range"] == "bytes=1000-"
     assert sent["If-Unmodified-Since"] == sent["If-Range"] == "Tue, 13 May 2014 16:53:20 GMT"
+    # Nothing of which holds for the checksum that is read next.
+    folder.put(f"add/{NAME}.md5", b"0" * 32, MODIFIED + 1)
+    assert connection.read_md5(Action.ADD, NAME) == "0" * 32
 
 
 @pytest.mark.parametrize("ignore_conditions", [False, True])
