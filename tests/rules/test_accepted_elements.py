@@ -1,5 +1,6 @@
 """What was found sound in one document keeps nothing from being found in another, whatever they say."""
 
+import pickle
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,21 @@ def test_what_was_sound_is_judged_by_other_reference_data_and_by_other_rules() -
         documents = specimens(animal), experiments(done)
         found = [one.rule for each in documents for one in check(each, known, reference, without)]
         assert found == rules
+
+
+def test_a_procedure_with_many_parameters_and_a_long_series_are_known_as_long_as_the_reference_data_are() -> None:
+    wide = procedure(*(simple(f"IMPC_CBC_001_{number:03d}") for number in range(200)), required=False)
+    long = series("FREE", *(at(str(number)) for number in range(1_000)))
+    too_long = series("FREE", *(at(str(number)) for number in range(2_000)))
+    known = AcceptedElements()
+    known.rules(REFERENCE, frozenset())
+    for element in (wide, long, too_long):
+        known.remember(element, 1)
+    assert [known.knows(element, 1) for element in (wide, long, too_long)] == [True, True, False]
+    # Definitions have other ids in another process.
+    assert not pickle.loads(pickle.dumps(known)).knows(wide, 1)
+    known.rules(replace(REFERENCE), frozenset())
+    assert not known.knows(wide, 1)
 
 
 def other_range() -> Impress:
