@@ -84,6 +84,7 @@ def test_what_differs_in_one_thing_from_what_was_sound_is_judged() -> None:
         experiments(experiment(procedure(*good, *good))),
         experiments(experiment(procedure(*good, procedure_id="NONE_001"))),
         experiments(experiment(procedure(*good, picture()))),
+        *(experiments(experiment(procedure(simple("WEIGHT", last, sequence_id="2")))) for last in ("5", "")),
         experiments(element(Housing, line=8, position=1, from_lims="true", procedure=procedure(*good))),
     ]
     for reference in (REFERENCE, *(replace(REFERENCE, **{name: None}) for name in ("impress", "status_codes"))):
