@@ -131,7 +131,7 @@ class AcceptedElements:
         if parameter is not None and takes_any_number(parameter) and all(one.any_number_passes for one in rules):
             shape = with_any_number(element)
         shape = shape or SHAPES[kind](element)
-        length = len(str(shape))
+        length = LONGEST if shape is None else _length(shape)
         if shape is None or length >= LONGEST:
             return
         self._held += length + _EACH
@@ -142,3 +142,12 @@ class AcceptedElements:
     def _forget(self) -> None:
         self._shapes.clear()
         self._held = 0
+
+    def __reduce__(self) -> tuple[type[AcceptedElements], tuple[()]]:
+        # Definitions have other ids in another process.
+        return AcceptedElements, ()
+
+
+def _length(shape: Shape) -> int:
+    """The characters of a shape and of the lists in it."""
+    return sum(_length(part) if isinstance(part, tuple) else len(part or "") for part in shape)

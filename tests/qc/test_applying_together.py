@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 
 from dcc.cli.demo.submissions import experiment_document, specimen_document
 from dcc.documents.reading import read_document
@@ -15,7 +15,7 @@ from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.models import DOCUMENT
 from dcc.vocabulary import DocumentState
-from tests.support.asking import execute_in
+from tests.support.asking import column_in, execute_in
 from tests.support.qc_child import fail_at_each_statement
 from tests.support.qc_documents import contents, experiment, housing, line, prepared, specimen
 from tests.support.qc_files import File, all_rows, alone, clear, file_maker
@@ -89,6 +89,9 @@ def test_what_came_before_is_told_among_others(
     applied = together(qc_database, files)
     assert [one.repeated for one in applied] == [False, how == "applied", False, False, False]
     assert [one.state for one in applied].count(DocumentState.APPLIED) == (4 if how == "held" else 5)
+    assert column_in(qc_database, select(DOCUMENT.c.file_name).where(DOCUMENT.c.tracker_id == 5)) == [
+        files[1].document.file_name
+    ]
 
 
 @pytest.mark.both_databases

@@ -247,6 +247,15 @@ def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
     assert len(current(data)) == 6
 
 
+def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Folder) -> None:
+    delegate(data)
+    submit(data, other, "edit")
+    data.withdraw(f"edit/{OTHERS}", **WHO)
+    data.retry(f"edit/{OTHERS}")
+    data.withdraw(f"edit/{OTHERS}", **WHO)
+    assert [one[3] for one in notices(data)] == ["done", "withdrawn"] * 2
+
+
 # Archives on another centre's source
 
 PLANTED = "add/J.2013-11-01.1.impc.zip"

@@ -1,29 +1,39 @@
 """What was found sound in one document keeps nothing from being found in another, whatever they say."""
 
+import pickle
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcc.documents.contents import Content
+from dcc import declarations
+from dcc.documents.contents import Content, Housing, SimpleParameter
 from dcc.documents.reading import read_document
 from dcc.naming import Action
 from dcc.reference.impress import Impress
 from dcc.reference.loading import ReferenceData
+from dcc.rules import accepted_elements, registry
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import check_contents
-from dcc.rules.context import DocumentContext
-from dcc.rules.findings import Finding
+from dcc.rules.context import Context, DocumentContext
+from dcc.rules.elements import ParameterUse
+from dcc.rules.findings import Fault, Finding, fault
+from dcc.rules.registry import rule
 from tests.rules.test_properties import impress_of
 from tests.support.integrity_cases import (
     REFERENCE,
     TODAY,
     Uploaded,
     at,
+    element,
     experiment,
     experiments,
+    metadata,
     mutant,
     ontology,
     picture,
@@ -74,12 +84,16 @@ def test_what_differs_in_one_thing_from_what_was_sound_is_judged() -> None:
         experiments(experiment(procedure(*good, *good))),
         experiments(experiment(procedure(*good, procedure_id="NONE_001"))),
         experiments(experiment(procedure(*good, picture()))),
+        *(experiments(experiment(procedure(simple("WEIGHT", last, sequence_id="2")))) for last in ("5", "")),
+        experiments(element(Housing, line=8, position=1, from_lims="true", procedure=procedure(*good))),
     ]
-    known = AcceptedElements()
-    found = [check(document, known) for document in documents]
-    assert found == [check(document, None) for document in documents]
-    assert found[0] == []
-    assert all(found[1 : len(list(flawed())) + 1])
+    for reference in (REFERENCE, *(replace(REFERENCE, **{name: None}) for name in ("impress", "status_codes"))):
+        known = AcceptedElements()
+        found = [check(document, known, reference) for document in (*documents, *documents)]
+        assert found == [check(document, None, reference) for document in documents] * 2
+        if reference is REFERENCE:
+            assert found[0] == []
+            assert all(found[1 : len(list(flawed())) + 1])
 
 
 def test_what_was_sound_is_judged_by_other_reference_data_and_by_other_rules() -> None:
@@ -90,6 +104,7 @@ def test_what_was_sound_is_judged_by_other_reference_data_and_by_other_rules() -
     changed = replace(REFERENCE, colonies=replace(REFERENCE.colonies, productions={}), impress=other_range())
     for reference, without, rules in (
         (REFERENCE, frozenset({"X4"}), []),
+        (changed, frozenset({"X4", "X10"}), ["S4"]),
         (changed, frozenset({"X4"}), ["S4", "X10"]),
         (REFERENCE, frozenset({"X4"}), []),
         (REFERENCE, frozenset(), ["X4"]),
@@ -97,6 +112,53 @@ def test_what_was_sound_is_judged_by_other_reference_data_and_by_other_rules() -
         documents = specimens(animal), experiments(done)
         found = [one.rule for each in documents for one in check(each, known, reference, without)]
         assert found == rules
+
+
+@pytest.mark.parametrize("of_use", [False, True])
+@pytest.mark.parametrize("declared", [{}, {"depends_on_shape_only": True}])
+def test_what_a_package_s_rule_looks_at_is_judged_each_time(
+    declared: dict[str, bool], of_use: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any weight is right to IMPReSS: one that looks around, and one that looks at the number."""
+    monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
+    monkeypatch.setattr(registry, "RULES", dict(registry.RULES))
+    monkeypatch.setattr(declarations, "_DECLARED", dict(declarations._DECLARED))
+
+    def is_odd(found: Any, at: Context) -> Iterator[Fault]:
+        """No weight is 13, nor is it that of the third experiment."""
+        weight = found.parameter if of_use else found
+        if weight.parameter_id == "WEIGHT" and (weight.value == "13" if declared else at.entity.position == 3):
+            yield fault(weight.line, weight.value)
+
+    texts = {"message": "It is odd.", "cause": "Odd weights", "remedy": "Correct the weight."}
+    rule("Z99", ParameterUse if of_use else SimpleParameter, **texts, **declared)(is_odd)
+    weights = [procedure(simple("WEIGHT", value), metadata("NEEDED"), required=False) for value in ("5", "13", "5")]
+    done = experiments(*(experiment(each, position=place) for place, each in enumerate(weights, 1)))
+    assert [one.path for one in check(done, None) if one.rule == "Z99"] == [
+        f"/centreProcedureSet/centre[1]/experiment[{2 if declared else 3}]/procedure/simpleParameter[1]"
+    ]
+
+
+def test_a_procedure_with_many_parameters_and_a_long_series_are_known_as_long_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = procedure(*(simple(f"IMPC_CBC_001_{number:03d}") for number in range(200)), required=False)
+    long = series("FREE", *(at(str(number)) for number in range(1_000)))
+    too_long = series("FREE", *(at(str(number)) for number in range(2_000)))
+    known = AcceptedElements()
+    known.rules(REFERENCE, frozenset())
+    for one in (wide, long, too_long):
+        known.remember(one, 1)
+    assert [known.knows(one, 1) for one in (wide, long, too_long)] == [True, True, False]
+    monkeypatch.setattr(accepted_elements, "MOST", 10_000)
+    for number in range(100):
+        known.remember(simple(f"IMPC_CBC_001_{number:03d}"), 1)
+    assert [known.knows(one, 1) for one in (wide, long)] == [False, False]
+    known.remember(wide, 1)
+    # Definitions have other ids in another process.
+    assert not pickle.loads(pickle.dumps(known)).knows(wide, 1)
+    known.rules(replace(REFERENCE), frozenset())
+    assert not known.knows(wide, 1)
 
 
 def other_range() -> Impress:
@@ -113,6 +175,7 @@ def flawed() -> list[object]:
     return [
         simple("RANGED", "x"),
         simple("RANGED", ""),
+        simple("RANGED", "50"),
         simple("RANGED", "5", unit="kg"),
         simple(" RANGED", "5"),
         simple("RANGED", "5", status="IMPC_PARAMSC_005"),
