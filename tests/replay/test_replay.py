@@ -19,8 +19,8 @@ from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
 from dcc.phases import Phase, Status
 from dcc.qc.judging.waiver_store import add_waiver
-from dcc.replay import replaying
-from dcc.replay.replaying import ReplayProposal, replay
+from dcc.replay import proposals
+from dcc.replay.proposals import ReplayProposal, replay
 from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
 from dcc.session.data.rechecks import recheck
@@ -237,7 +237,7 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
         assert asked.acquire(timeout=20)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(replaying, "processes_of", processes)
+    monkeypatch.setattr(proposals, "processes_of", processes)
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(run, data, ReplayProposal(), on_progress=interrupt)
         try:
