@@ -9,6 +9,8 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +44,21 @@ def collect_cycles_rarely() -> None:
     Imports make many objects that stay: scanning them again and again costs a tenth of a short command.
     """
     gc.set_threshold(50_000, 20, 100)
+
+
+@contextmanager
+def importing_much() -> Iterator[None]:
+    """Look for reference cycles rarely during the block, which imports much into a process that stays.
+
+    Later as before, or its memory would grow; what was imported is never scanned.
+    """
+    before = gc.get_threshold()
+    collect_cycles_rarely()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(*before)
 
 
 def give_threads_their_own_memory(threads: int) -> None:

@@ -9,16 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dcc.runtime.processes import collect_cycles_rarely
+from dcc.runtime.processes import importing_much
 
-# The imports below, and those of the server, take a sixth longer without it.
-collect_cycles_rarely()
+with importing_much():
+    import click
+    from dagster import DagsterInstance
 
-import click  # noqa: E402
-from dagster import DagsterInstance  # noqa: E402
-
-from dcc.settings import load_settings  # noqa: E402
-from dcc_dagster.web_workspace import Serving, loading_workspace  # noqa: E402
+    from dcc.settings import load_settings
+    from dcc_dagster.web_workspace import Serving, loading_workspace
 
 
 @click.command()
@@ -33,8 +31,8 @@ def main(watch_overdue: bool, **options: Any) -> None:
     """Serve Dagster's pages, reports and plots, until SIGINT or SIGTERM."""
     serving = Serving(**options, environment=load_settings().environment)
     with suppress(KeyboardInterrupt), DagsterInstance.get() as instance, loading_workspace(instance, serving) as loaded:
-        from dcc_assets.pages.server import serve_pages
-
+        with importing_much():
+            from dcc_assets.pages.server import serve_pages
         serve_pages(instance, loaded, serving, watch_overdue=watch_overdue)
 
 
