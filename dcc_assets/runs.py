@@ -53,7 +53,11 @@ UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, *_UNDER_WAY]
 _START_TIME: Final = timedelta(minutes=10)
 """How long the start of a run may take, with the pull of an image."""
 _TIME_WITHOUT_LIFE: Final = timedelta(seconds=4 * LIFE_SECONDS)
-"""How long a run without a session, such as an audit, may show no sign of life."""
+"""How long a run of the daemon without a session, such as an audit, may show no sign of life."""
+_TIME_WITHOUT_SESSION: Final = timedelta(hours=12)
+"""How long a run of a command without a session may take, which shows none."""
+_TAGS_OF_WORK: Final = {PROCESS_TAG, FORMER_PROCESS_TAG}
+"""The tags of processes with an open session, and of commands, which show no life by further tags."""
 _POOL_SECONDS: Final = 0.5
 
 log = logging.getLogger("dcc.sessions")
@@ -127,7 +131,8 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
     machine says so, or the machine was started again, or nobody holds the run's session any more. A run has died, too,
-    that has had no process for ten minutes, or that has no session and shows no life from another machine.
+    that has had no process for ten minutes, or that has no session and shows no life from another machine; where it
+    cannot show any, after twelve hours.
     """
     dead: list[dg.DagsterRun] = []
     of_sessions: dict[int, list[dg.DagsterRun]] = {}
@@ -135,7 +140,7 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
         run, tags = record.dagster_run, own_tags(instance, record.dagster_run)
         if run.run_id == excluding:
             continue
-        if _has_died(process_in(tags), session := _session_in(tags), datetime.now(UTC) - record.update_timestamp):
+        if _has_died(tags, session := _session_in(tags), datetime.now(UTC) - record.update_timestamp):
             dead.append(run)
         elif session is not None:
             of_sessions.setdefault(session, []).append(run)
@@ -155,17 +160,19 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
 
 def _session_in(tags: Mapping[str, str]) -> int | None:
     """The session of a run; None if it has none, or waits for its turn to open the one that its tag names."""
-    number = tags.get(SESSION_TAG, "") if tags.keys() & {PROCESS_TAG, FORMER_PROCESS_TAG} else ""
+    number = tags.get(SESSION_TAG, "") if tags.keys() & _TAGS_OF_WORK else ""
     return int(number) if number.isdecimal() else None
 
 
-def _has_died(process: Process | None, session: int | None, age: timedelta) -> bool:
+def _has_died(tags: Mapping[str, str], session: int | None, age: timedelta) -> bool:
     """Whether a run is dead whose state or tags last changed that long ago, as far as its process tells."""
+    process = process_in(tags)
     if process is None:
         return age > _START_TIME
     if process.is_gone or process.is_of_earlier_boot:
         return True
-    return session is None and process.host != Process.this().host and age > _TIME_WITHOUT_LIFE
+    longest = _TIME_WITHOUT_SESSION if tags.keys() & _TAGS_OF_WORK else _TIME_WITHOUT_LIFE
+    return session is None and process.host != Process.this().host and age > longest
 
 
 def await_pool(instance: dg.DagsterInstance, tracker: Engine, settings: Settings) -> None:

@@ -44,7 +44,8 @@ def showing_life(instance: DagsterInstance, run: DagsterRun) -> Iterator[None]:
     session shows that.
     """
     tag = process_tag(STARTED_TAG)
-    if process_in(own_tags(instance, run)) is not None:
+    # Another resource of the run may have tagged it since.
+    if process_in(own_tags(instance, instance.get_run_by_id(run.run_id) or run)) is not None:
         yield
         return
     instance.add_run_tags(run.run_id, tag)

@@ -131,8 +131,7 @@ class AcceptedElements:
         if parameter is not None and takes_any_number(parameter) and all(one.any_number_passes for one in rules):
             shape = with_any_number(element)
         shape = shape or SHAPES[kind](element)
-        length = LONGEST if shape is None else _length(shape)
-        if shape is None or length >= LONGEST:
+        if shape is None or (length := _length(shape)) >= LONGEST:
             return
         self._held += length + _EACH
         if self._held > MOST:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -214,7 +215,9 @@ def test_a_run_without_a_session_shows_again_and_again_that_it_lives(
         (record,) = instance.get_run_records(RunsFilter(run_ids=[run.run_id]))
         return record.update_timestamp
 
-    with showing_life(instance, run):
+    # As the resources of both databases do.
+    with showing_life(instance, run), showing_life(instance, run):
+        assert [thread.name for thread in threading.enumerate()].count("life") == 1
         began = last_sign()
         wait_until(lambda: last_sign() > began)
         instance.add_run_tags(run.run_id, {SESSION_TAG: "1", **process_tag()})
@@ -277,6 +280,21 @@ def test_a_run_that_waits_for_its_turn_ends_only_if_it_waits_too_long_elsewhere(
     monkeypatch.setattr(runs, "_TIME_WITHOUT_LIFE", timedelta(seconds=-60))
     finish_dead_runs(instance, installation.tracker, installation.settings)
     assert (status_of(instance, waits) is DagsterRunStatus.FAILURE) == is_elsewhere
+
+
+@only_sqlite
+def test_a_run_of_a_command_elsewhere_that_shows_no_life_has_twelve_hours(
+    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of `dcc instance rebuild`, and that of a replay by workers."""
+    run = instance.create_run_for_job(
+        show_changes, status=DagsterRunStatus.STARTED, tags={PROCESS_TAG: "elsewhere:1:1"}
+    )
+    monkeypatch.setattr(runs, "_TIME_WITHOUT_LIFE", timedelta(seconds=-60))
+    assert finish_dead_runs(instance, installation.tracker, installation.settings) == 0
+    monkeypatch.setattr(runs, "_TIME_WITHOUT_SESSION", timedelta(seconds=-60))
+    assert finish_dead_runs(instance, installation.tracker, installation.settings) == 1
+    assert status_of(instance, run) is DagsterRunStatus.FAILURE
 
 
 @only_sqlite
