@@ -131,8 +131,8 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
     machine says so, or the machine was started again, or nobody holds the run's session any more. A run has died, too,
-    that has had no process for ten minutes, or that has no session and shows no life from another machine; where it
-    cannot show any, after twelve hours.
+    that has had no process for ten minutes, or that has no session and shows no life from another machine. A command's
+    run shows none, and has twelve hours.
     """
     dead: list[dg.DagsterRun] = []
     of_sessions: dict[int, list[dg.DagsterRun]] = {}
