@@ -88,9 +88,8 @@ def _compile(pattern: str, groups: set[str], subject: str) -> re.Pattern[str]:
         ) from error
     missing = groups - set(compiled.groupindex)
     if missing:
-        raise ConfigurationError(
-            f"The {subject} name pattern {pattern!r} lacks the named groups {sorted(missing)}. Correct {setting}."
-        )
+        lacks = f"lacks the named groups {', '.join(sorted(missing))}"
+        raise ConfigurationError(f"The {subject} name pattern {pattern!r} {lacks}. Correct {setting}.")
     return compiled
 
 

@@ -252,7 +252,8 @@ class _Extraction:
                 )
                 raise EmptyArchiveError(text, archive=self.label)
             text = mark(
-                "holds no .xml document and no table, such as specimens.csv or experiments.csv ({number} other entries)"
+                "holds no .xml document and no table, such as specimens.csv or experiments.csv (other entries: "
+                "{number})"
             )
             raise bad_archive(EmptyArchiveError, self.label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:

@@ -14,11 +14,12 @@ from math import isfinite
 GROUPED_DIGITS = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+"
 """A pattern of a whole number with separators of thousands."""
 
-_is_number = re.compile(
+is_number = re.compile(
     r"[ \t\r\n]*+[+-]?"
     rf"(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|{GROUPED_DIGITS}(?:\.[0-9]*+)?)"
     r"[ \t\r\n]*+"
 ).fullmatch
+"""Whether a text is written as a number, be it too large for one; the match, or None."""
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -32,7 +33,7 @@ def parse_number(text: str) -> float | None:
     White space around it and well-formed separators of thousands (2,643.85) are ignored. `NaN`, `INF`, `1e400`, `0x1F`,
     `1_000`, `1,5`, `0,123` and digits of other scripts are no numbers, nor are texts of more than 1,000 characters.
     """
-    if len(text) > _LONGEST_NUMBER or _is_number(text) is None:
+    if len(text) > _LONGEST_NUMBER or is_number(text) is None:
         return None
     number = float(text.replace(",", ""))
     return number if isfinite(number) else None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Final
 
-from dcc.documents.lexical import GROUPED_DIGITS, parse_boolean, parse_date, parse_number
+from dcc.documents.lexical import GROUPED_DIGITS, is_number, parse_boolean, parse_date, parse_number
 from dcc.messages import Message, mark
 from dcc.reference.impress import ValueType
 
@@ -55,7 +55,8 @@ def read_float(text: str) -> float:
     """A finite number; well-formed separators of thousands (2,643.85) are permitted. Raises UnreadableValueError."""
     number = None if text != text.strip() else parse_number(text)
     if number is None:
-        raise UnreadableValueError(_why_no_number(text) or mark("it is not a number"))
+        why = mark("it is beyond the range of numbers") if is_number(text) else mark("it is not a number")
+        raise UnreadableValueError(_why_no_number(text) or why)
     return number
 
 

@@ -384,7 +384,12 @@ def test_limits_hold_for_all_levels_together(case: str, tmp_path: Path) -> None:
             f"as 'a/{SPECIMEN}' and as 'in.zip/{SPECIMEN}'",
             LIMITS,
         ),
-        ({"in.zip": zipped({"notes.txt": b""})}, EmptyArchiveError, "no .xml document and no table", LIMITS),
+        (
+            {"in.zip": zipped({"notes.txt": b""})},
+            EmptyArchiveError,
+            "or experiments.csv (other entries: 1)",
+            LIMITS,
+        ),
         ({"manifest.json": b"[]"}, EmptyArchiveError, "holds a manifest but no .xml document", LIMITS),
         (
             {"in.zip": zipped({SPECIMEN: b"<a/>"})},

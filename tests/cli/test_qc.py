@@ -101,6 +101,7 @@ def test_overviews_are_shown_of_all_centres_and_of_one(dcc: Dcc) -> None:
     assert [entry["specimen_id"] for entry in rows("animals", "--centre", "J")] == [None]
     groups = rows("metadata-groups", "--centre", "J")
     assert groups == [], "runs without metadata are no group"
+    assert "IMPReSS calls none of the submitted metadata important" in dcc("qc", "overview", "metadata-groups").stderr
     assert dcc.json("qc", "overview", "strains", "--centre", "H")["covers"] == {
         "specimens": 2,
         "specimens_covered": 2,

@@ -189,7 +189,8 @@ def test_the_report_of_mgi_serves_as_the_strains(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("projects", b"", "lacks the columns"),
+        ("projects", b"", "lacks the columns project"),
+        ("colonies", b"colony_id\tcentre\n", "lacks the columns production_centre, status: .*'colony_id\\\\tcentre'"),
         ("projects", b"project\n", "has no rows"),
         ("projects", b"name\nBaSH\n", "lacks the columns"),
         ("projects", b"project\n\xff\n", "UTF-8"),

@@ -149,7 +149,10 @@ class TestKeys:
         self, openssh: SftpServer, sftp_server: Share, source_settings: Settings
     ) -> None:
         key = openssh.new_key(passphrase=PASSPHRASE)
-        for given, reason in ((None, "has a passphrase.*DCC_KEY_PASSPHRASE"), ("wrong", "Check its passphrase")):
+        for given, reason in (
+            (None, f": The private key {key} needs a passphrase.*DCC_KEY_PASSPHRASE"),
+            ("wrong", f": The private key {key} cannot be used. Check its passphrase"),
+        ):
             settings = source_settings.model_copy(update={"key_passphrase": given and SecretStr(given)})
             with pytest.raises(SourceMisconfiguredError, match=reason) as caught:
                 connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), settings)

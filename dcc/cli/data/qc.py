@@ -230,6 +230,8 @@ def overview(name: str, centre: str | None) -> None:
         summary += " The others have errors or are not judged yet: dcc data causes."
     if covered.waiting:
         summary += f" {count_of(covered.waiting, 'document')} not counted yet: dcc crawl."
+    if name == "metadata-groups" and not rows:
+        summary += " No groups: IMPReSS calls none of the submitted metadata important."
     click.echo(f"{summary} What is missing: dcc qc expected.", err=True)
 
 

@@ -187,7 +187,8 @@ def log_in(connection: SshConnection, address: SourceAddress, credential: Creden
 
 def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
     """The private key of a credential, of any type and format. Raises ConfigurationError, without its text."""
-    text = private_key.get_secret_value()
+    text, origin = private_key.get_secret_value(), str(credential.origin)
+    origin = f"{origin[0].upper()}{origin[1:]}"
     passphrase = credential.passphrase.get_secret_value() if credential.passphrase is not None else None
     reasons = []
     for key_class in _KEY_CLASSES:
@@ -195,15 +196,14 @@ def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko
             return key_class.from_private_key(io.StringIO(text), passphrase)
         except paramiko.PasswordRequiredException as error:
             raise ConfigurationError(
-                f"The private key given by {credential.origin} has a passphrase. "
-                "Name it as key:PATH?passphrase=env:NAME, or set DCC_KEY_PASSPHRASE."
+                f"{origin} needs a passphrase. Name it as key:PATH?passphrase=env:NAME, or set DCC_KEY_PASSPHRASE."
             ) from error
         except Exception as error:
             # Classes raise different exceptions for a foreign or damaged key.
             reasons.append(type(error).__name__)
     hint = "Check its passphrase, and that it" if passphrase is not None else "Check that it"
     raise ConfigurationError(
-        f"The private key given by {credential.origin} cannot be used. {hint} is an Ed25519, ECDSA or RSA key in "
+        f"{origin} cannot be used. {hint} is an Ed25519, ECDSA or RSA key in "
         f"OpenSSH or PEM format (tried: {', '.join(reasons)})."
     )
 
