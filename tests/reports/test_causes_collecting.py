@@ -431,8 +431,8 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
         assert find_causes(tracker, qc, None, data.settings).causes
         ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
         record_decisions(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
-        of_all, of_centre = (find_causes(tracker, qc, subject, data.settings) for subject in (None, "H"))
-        assert (len(ids), of_all.causes, of_centre.causes) == (1, [], [])
+        _, _, of_centre = found = [find_causes(tracker, qc, subject, data.settings) for subject in (None, 1, "H")]
+        assert (len(ids), [one.causes for one in found]) == (1, [[], [], []])
         written = write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, of_centre, catalogue)
         assert written.findings == 0
         key = key_of("add/H.2013-10-31.2.impc.zip")
@@ -442,6 +442,7 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
     # And its centre has nothing to correct any more.
     assert summary.tone is Tone.GOOD
     assert [(line.needs_nobody, line.to_be_corrected) for line in summary.zips] == [(True, 0)]
+    assert [(row.entry, row.acts) for row in summary.sources[0].not_taken] == [(str(key), Actor.NOBODY)]
     assert f"{key}: Waits for other data. Nobody has to act.\n" in render_text(summary, catalogue)
     assert "Nobody has to act." in render_html(summary, catalogue, data.settings)
     assert "Who acts: Nobody: it is decided\n" in render_text(report, catalogue)
