@@ -268,7 +268,7 @@ def _failed(
     lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
     several: Metadata = {}
     if len(worst_first) > 1:
-        rows = [(one.check.name, str(one.description), one.metadata.get("Who acts")) for one in worst_first]
+        rows = [(one.check.name, str(one.description), str(one.metadata.get("Who acts", ""))) for one in worst_first]
         several = {"failed checks": table(("check", "reason", "who acts"), rows)}
     more = {} if reached is None else reached.metadata
     first = worst_first[0].metadata
