@@ -59,8 +59,8 @@ _LEFT_OUT: Final = _advice(
     "No action needed: DCC_LEFT_OUT_STEPS leaves the step out.",
 )
 _JUDGED: Final = (
-    "Send the centre the report. The check passes when the centre submits corrected or missing data, when the registry "
-    "has the missing entry, or when you waive the rule (`dcc rules waive`)."
+    "If the centre acts, send it the report. The check passes when the centre submits corrected or missing data, when "
+    "the registry has the missing entry, or when you waive the rule (`dcc rules waive`)."
 )
 _UNCHECKED: Final = _advice(
     Actor.DCC,
