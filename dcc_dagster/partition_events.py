@@ -268,12 +268,12 @@ def _failed(
     lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
     several: Metadata = {}
     if len(worst_first) > 1:
-        rows = [(verdict.check.name, str(verdict.description)) for verdict in worst_first]
-        several = {"failed checks": table(("check", "reason"), rows)}
+        rows = [(one.check.name, str(one.description), str(one.metadata.get("Who acts", ""))) for one in worst_first]
+        several = {"failed checks": table(("check", "reason", "who acts"), rows)}
     more = {} if reached is None else reached.metadata
     first = worst_first[0].metadata
-    added = {name: value for name, value in {**several, **more}.items() if name not in first}
-    return MaterialisedPartition(asset, {**first, **added}, " ".join(lines))
+    added = {name: value for name, value in more.items() if name not in first}
+    return MaterialisedPartition(asset, {**several, **first, **added}, " ".join(lines))
 
 
 def _evaluation(report: PartitionReport, verdict: CheckVerdict, target: Target | None) -> dg.AssetCheckEvaluation:

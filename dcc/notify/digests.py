@@ -107,8 +107,11 @@ def collect_digests(
         lines = [
             line
             for line in zips_of_session(connection, sessions[0], qc)
-            if line.outcome not in _NO_NEWS
-            or (Phase.XSD <= settings.last_phase <= line.phase and line.status is Status.DONE)
+            if not line.needs_nobody
+            and (
+                line.outcome not in _NO_NEWS
+                or (Phase.XSD <= settings.last_phase <= line.phase and line.status is Status.DONE)
+            )
         ]
     if not lines:
         return []

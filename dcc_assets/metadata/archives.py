@@ -16,6 +16,7 @@ from dagster import AssetKey, MetadataValue
 from dcc.data_outcomes import ZipData
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import MemberIgnoredError
+from dcc.messages import count_of
 from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
@@ -136,10 +137,10 @@ def _headline(outcome: ZipOutcome, phase: Phase) -> str:
     if phase in _OF_DOCUMENTS:
         faulty = _failed_documents(outcome, phase)
         if faulty:
-            what = "have names that break the naming convention" if phase is Phase.XML_NAME else "are not valid"
+            what = "broke the naming convention" if phase is Phase.XML_NAME else "failed validation"
             first = next((error for document in faulty for error in document.errors), None)
             example = "" if first is None else f" First: {_placed(faulty[0], first)}: {first.message}"
-            return f"{len(faulty)} of {len(outcome.documents)} documents {what}.{example}"
+            return f"{len(faulty)} of {count_of(len(outcome.documents), 'document')} {what}.{example}"
     reason = outcome.main_reason
     return reason.message if reason else f"{outcome.key} failed in the phase {phase.short_name}."
 

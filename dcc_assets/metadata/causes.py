@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading
+from dcc.declarations import ACTOR_NAMES
 from dcc.errors import DatabaseUnreachableError
 from dcc.outcomes import ZipKey
 from dcc.rules.catalogue import CATALOGUE
@@ -59,12 +60,16 @@ def causes_explained(tracker: Engine, settings: Settings) -> Explain:
         if not any(partition in known for partition in partitions):
             return [{} for _ in failures]
         catalogue = wranglers_catalogue(settings)
-        return [
-            causes_table(_of_check(known.get(failure.report.partition, ()), failure.verdict), catalogue)
-            for failure in failures
-        ]
+        found = (_of_check(known.get(failure.report.partition, ()), failure.verdict) for failure in failures)
+        return [_actors(causes) | causes_table(causes, catalogue) for causes in found]
 
     return explain
+
+
+def _actors(causes: Sequence[Cause]) -> Metadata:
+    """Who acts on causes that fail, as their table says; a check knows only what its rules declare."""
+    actors = dict.fromkeys(ACTOR_NAMES[cause.acts] for cause in causes if cause.fails)
+    return {"Who acts": ", ".join(actors)} if actors else {}
 
 
 def causes_table(causes: Sequence[Cause], catalogue: Catalogue) -> Metadata:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
+from dcc.messages import count_of
 from dcc.vocabulary import ContextState
 from dcc_assets.graph import CONTEXTS, OVERVIEWS
 from dcc_assets.metadata.links import (
@@ -36,14 +37,14 @@ def contexts_reports(built: ContextsBuilt) -> Iterator[PartitionReport]:
 def overviews_reports(built: OverviewsBuilt) -> Iterator[PartitionReport]:
     """The overviews of each centre that the build changed."""
     for centre, counts in sorted(built.centres.items()):
-        summary = ", ".join(f"{number:,} {_words(name)}" for name, number in counts.items())
+        summary = ", ".join(count_of(number, _words(name).removesuffix("s")) for name, number in counts.items())
         materialised = MaterialisedPartition(OVERVIEWS, _overviews(centre, counts), summary)
         yield PartitionReport(centre, (materialised,), timestamp=utc_timestamp(built.finished))
 
 
 def _summary(counts: ContextCounts) -> str:
     total, done = sum(counts.states.values()), counts.states.get(ContextState.QC_DONE, 0)
-    return f"{total:,} contexts, quality control done for {done:,}"
+    return f"{count_of(total, 'context')}, quality control done for {done:,}"
 
 
 def _contexts(counts: ContextCounts) -> Metadata:

@@ -59,8 +59,8 @@ _LEFT_OUT: Final = _advice(
     "No action needed: DCC_LEFT_OUT_STEPS leaves the step out.",
 )
 _JUDGED: Final = (
-    "Send the centre the report. The check passes when the centre submits corrected or missing data, when the registry "
-    "has the missing entry, or when you waive the rule (`dcc rules waive`)."
+    "If the centre acts, send it the report. The check passes when the centre submits corrected or missing data, when "
+    "the registry has the missing entry, or when you waive the rule (`dcc rules waive`)."
 )
 _UNCHECKED: Final = _advice(
     Actor.DCC,
@@ -132,13 +132,13 @@ def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
     held = sum(document.held for document in faulty)
     left_out = _lacking(faulty, Phase.UPLOAD)
     withdrawn = sum(document.status is Status.CANCELLED for document in faulty) - left_out
-    parts = []
+    documents, parts = count_of(total, "document"), []
     if failed:
-        parts.append(f"{len(failed)} of {total} documents could not be uploaded. First: {_why(failed[0])}")
+        parts.append(f"{len(failed)} of {documents} could not be uploaded. First: {_why(failed[0])}")
     if held:
-        parts.append(f"{held} of {total} documents wait for `dcc data confirm`.")
+        parts.append(f"To be confirmed with `dcc data confirm`: {held} of {documents}.")
     if withdrawn:
-        parts.append(f"{withdrawn} of {total} documents were withdrawn with `dcc data undo`.")
+        parts.append(f"Withdrawn with `dcc data undo`: {withdrawn} of {documents}.")
     if left_out:
         parts.append(_cancelled(left_out, Phase.UPLOAD))
     return " ".join(parts)

@@ -75,7 +75,9 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(sho
     (cause,) = [dict(row.data) for row in evaluation.metadata["Causes"].records]
     assert (cause["found"], bool(cause["what to do"])) == (3, True)
     assert "/dcc/reports/add/H.2013-10-31.2.impc.zip" in evaluation.metadata["Links"].value
-    assert {"Who acts", "What to do", "reason"} <= evaluation.metadata.keys()
+    assert {"What to do", "reason"} <= evaluation.metadata.keys()
+    assert evaluation.metadata["Who acts"].value == "nobody"
+    assert cause["who acts"] == "Nobody needs to act."
     assert evaluation.metadata["phase"].value == Phase.DATA.short_name
     stored = column_in(shown.data.qc, "SELECT message FROM finding WHERE is_active")
     assert {finding["message"] for finding in findings} == set(stored)

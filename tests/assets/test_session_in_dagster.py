@@ -111,7 +111,7 @@ def _failed_checks_name_the_zip_the_documents_and_the_lines(dagster: Dagster, he
     told = next(document.errors[0] for document in heard.by_zip[INVALID].documents if document.errors)
     assert (error["line"], error["column"], error["message"]) == (told.line, told.column, told.message)
     assert "nonsense" in error["message"]
-    assert "1 of 2 documents are not valid. First: H.2013-10-31.3.specimen.impc.xml" in evaluation.description
+    assert "1 of 2 documents failed validation. First: H.2013-10-31.3.specimen.impc.xml" in evaluation.description
     reason = heard.by_zip[NO_ARCHIVE].reasons[-1].message
     assert dagster.evaluation(UNZIP, NO_ARCHIVE).metadata["reason"].value == reason
     assert "does not follow" in dagster.evaluation(ZIP_NAME, BAD_NAME).description

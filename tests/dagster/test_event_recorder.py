@@ -138,6 +138,20 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
     assert shown == {"good": False, "bad": True, "source": False}
 
 
+def test_a_partition_with_several_failed_checks_begins_with_all_of_them_and_who_acts_on_each(dagster: Dagster) -> None:
+    failed = [
+        replace(verdict(False), metadata={"reason": "why", "Who acts": "centre"}),
+        CheckVerdict(OTHER, False, "more", {"reason": "more", "Who acts": "DCC"}),
+    ]
+    told(dagster, PartitionReport("one", (), failed))
+    shown = dagster.metadata(ASSET.to_user_string(), "one")
+    assert list(shown) == ["failed checks", "reason", "Who acts"]
+    assert [tuple(row.values()) for row in shown["failed checks"]] == [
+        ("xsd", "why", "centre"),
+        ("other", "more", "DCC"),
+    ]
+
+
 EARLY = AssetKey("zip_actions")
 
 

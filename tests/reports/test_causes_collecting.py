@@ -13,6 +13,7 @@ from sqlalchemy import Engine, insert, select, update
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
 from dcc.declarations import cause_id
+from dcc.notify.digests import collect_digests
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.qc import models
@@ -429,12 +430,14 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
     data.take_up()
     with writing(data.tracker) as tracker, data.qc.connect() as qc:
         assert find_causes(tracker, qc, None, data.settings).causes
+        assert collect_digests(tracker, data.settings, 1)
         ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
         record_decisions(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
-        of_all, of_centre = (find_causes(tracker, qc, subject, data.settings) for subject in (None, "H"))
-        assert (len(ids), of_all.causes, of_centre.causes) == (1, [], [])
+        _, _, of_centre = found = [find_causes(tracker, qc, subject, data.settings) for subject in (None, 1, "H")]
+        assert (len(ids), [one.causes for one in found]) == (1, [[], [], []])
         written = write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, of_centre, catalogue)
         assert written.findings == 0
+        assert collect_digests(tracker, data.settings, 1) == []
         key = key_of("add/H.2013-10-31.2.impc.zip")
         assert find_causes(tracker, qc, key, data.settings).causes
         summary = collect_centre(tracker, qc, "H", data.settings)
@@ -442,6 +445,7 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
     # And its centre has nothing to correct any more.
     assert summary.tone is Tone.GOOD
     assert [(line.needs_nobody, line.to_be_corrected) for line in summary.zips] == [(True, 0)]
+    assert [(row.entry, row.acts) for row in summary.sources[0].not_taken] == [(str(key), Actor.NOBODY)]
     assert f"{key}: Waits for other data. Nobody has to act.\n" in render_text(summary, catalogue)
     assert "Nobody has to act." in render_html(summary, catalogue, data.settings)
     assert "Who acts: Nobody: it is decided\n" in render_text(report, catalogue)

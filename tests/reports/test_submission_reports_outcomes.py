@@ -200,6 +200,8 @@ def test_experiments_that_wait_for_animals_in_a_document_that_failed_are_not_to_
     assert sentence.startswith("Documents that were not taken at all")
     page = render_html(report, catalogue, data.settings)
     assert re.search(r"Documents to be corrected</dt>\s*<dd>1<", page)
+    # Nothing of it goes on, though only its contents failed.
+    assert {document.steps[-1].standing for document in report.documents} == {Standing.NOT_REACHED}
     (line,) = in_both(data, collect_centre, "H", data.settings).zips
     assert (line.failed, line.to_be_corrected) == (2, 1)
 
@@ -221,6 +223,10 @@ def test_an_acknowledgement_ends_when_the_failure_disappears_and_not_when_the_da
         in_part = replace(report, outcome=Outcome.PARTLY_TAKEN)
         is_to_be_corrected = "must be corrected" in render_text(in_part, english)
         assert is_to_be_corrected is (report.status is not Status.FAILED)
+        has_badge = '<span class="badge ' in render_html(report, english, data.settings)
+        assert has_badge is (report.status is not Status.FAILED)
+        # At first one of the animals is there.
+        assert (report.documents[0].steps[-1].standing is Standing.IN_PART) is (report.status is Status.FAILED)
         return data.states()[key], "Nobody has to act, said wrangler" in render_text(report, english)
 
     for stem, first, mice, expected in (

@@ -11,7 +11,7 @@ from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.skipped_archives import SkipReason
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
-from dcc.reports.submissions.model import CentreReport, Outcome, SessionReport, SubmissionReport, Tone
+from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.data.confirmations import confirm_submission
@@ -20,7 +20,9 @@ from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
+from dcc.tracker.queries.board import archives_on_page
 from dcc.tracker.queries.zip_action_lists import find_zips
+from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
@@ -62,11 +64,15 @@ def reports(data: DataInstallation) -> tuple[SubmissionReport, CentreReport, Cen
 
 
 def texts(data: DataInstallation) -> list[str]:
-    """What these reports say, as texts and pages, in both languages."""
+    """What those for centres say, as texts and pages, in both languages."""
+    return texts_of(data, *reports(data)[:3])
+
+
+def texts_of(data: DataInstallation, *some: Report) -> list[str]:
     catalogues = [load_catalogue(code, data.settings) for code in ("en", "de")]
     return [
         " ".join(text.split())
-        for report in reports(data)
+        for report in some
         for catalogue in catalogues
         for text in (render_text(report, catalogue), render_html(report, catalogue, data.settings))
     ]
@@ -95,6 +101,11 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
         assert "present or the next session" not in text
         assert "dcc " not in text
     assert "named for centre J and lies on a source of H" in texts(planted)[0]
+    for text in texts_of(planted, of_all):
+        assert DELEGATE in text
+    assert "J: The centre acts. Centre J decides." in texts_of(planted, of_all)[0]
+    (listed,) = in_reading(planted.tracker, archives_on_page, ZipFilter(), 1)
+    assert DELEGATE in str(listed.reason)
     catalogue = load_catalogue("en", planted.settings)
     found = all_causes(planted)
     assert [[one.centre for one in some] for some in found] == [["J"], ["J"], ["H"], ["J"], ["J"]]
@@ -107,6 +118,8 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
         assert "{" not in cause.title(catalogue) + cause.remedy(catalogue)
     decline(planted)
     assert all_causes(planted) == [[]] * 5
+    (listed,) = in_reading(planted.tracker, archives_on_page, ZipFilter(), 1)
+    assert "It was turned down: Made by mistake" in str(listed.reason)
 
 
 def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(planted: DataInstallation) -> None:

@@ -78,7 +78,8 @@ def _scope(tracker: Connection, subject: ZipKey | SessionEntry | str | None) -> 
     if isinstance(subject, ZipKey):
         return Scope(zips=[subject])
     if isinstance(subject, SessionEntry):
-        return Scope(zips=[each.key for each in session_zips(tracker, subject)])
+        acknowledged = {*acknowledged_keys(tracker)}
+        return Scope(zips=[each.key for each in session_zips(tracker, subject) if each.key not in acknowledged])
     return Scope(centre=subject, acknowledged=acknowledged_keys(tracker))
 
 

@@ -24,7 +24,7 @@ from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
-from dcc.tracker.decisions import is_on_hold
+from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
@@ -218,22 +218,25 @@ _NOT_DUE: Final = {
 
 def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[SkippedEntry]:
     """The archives that failed, with what stopped them as a whole."""
-    query = _hosted(source_id, ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id)
+    query = _hosted(
+        source_id, ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, is_acknowledged()
+    )
     query = query.where(ZipAction.status_id == int(Status.FAILED)).order_by(ZipFile.file_name, ZipAction.todo_id)
     failed = {
-        ZipKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase))
-        for za_id, todo, name, phase in connection.execute(query.limit(limit))
+        ZipKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase), settled)
+        for za_id, todo, name, phase, settled in connection.execute(query.limit(limit))
     }
     scope = Scope(zips=list(failed))
     logs = (LogFacts(connection, scope, log) for log in (ZipLog, ZipActionLog))
     facts = {fact.zip: fact for log in logs for fact in log.rows() if fact.severity.fails}
-    for key, (za_id, phase) in failed.items():
+    for key, (za_id, phase, settled) in failed.items():
         fact, why = facts.get(str(key)), SkipReason.FAILED
         text = mark("It was taken, and failed in the phase {phase}. {problem}")
         if phase is Phase.ZIP_NAME:
             text, why = mark("Its name is refused. {problem}"), SkipReason.REFUSED
         problem = Message("") if fact is None else fact.message
         acts = acts_in(phase, Status.FAILED) if fact is None else fact.acts
+        acts = Actor.NOBODY if settled else acts
         yield SkippedEntry(str(key), why, acts, message(text, phase=phase.short_name, problem=problem), za_id=za_id)
 
 

@@ -69,14 +69,14 @@ def copies_of_withdrawn(qc: Connection, keys: Collection[ZipKey]) -> Counter[Zip
     return Counter(key for key, place in places if place not in found)
 
 
-def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
-    """Those submissions of whose documents anything was taken over or taken out: entities that count or are unchecked,
-    that were superseded, or that it ended.
+def is_taken() -> ColumnElement[bool]:
+    """Condition on a document: anything of it was taken over or taken out. That is entities that count or are
+    unchecked, that were superseded, or that it ended.
     """
     later = LIFETIME.alias()
     of_entity = (later.c.entity_kind == LIFETIME.c.entity_kind, later.c.entity_id == LIFETIME.c.entity_id)
     is_gone = ~exists().where(*of_entity, later.c.ended_by.is_(None))
-    is_taken = or_(
+    return or_(
         *(
             exists().where(
                 table.c.document_id == DOCUMENT.c.id,
@@ -88,7 +88,11 @@ def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
         exists().where(LIFETIME.c.opened_by == DOCUMENT.c.id, is_gone),
         exists().where(LIFETIME.c.ended_by == DOCUMENT.c.id),
     )
-    query = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file).where(*_STANDS, is_taken).distinct()
+
+
+def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
+    """Those submissions of whose documents anything was taken over or taken out."""
+    query = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file).where(*_STANDS, is_taken()).distinct()
     rows = rows_with(qc, query, DOCUMENT.c.zip_file, {key.file_name for key in keys})
     return {ZipKey(Action(action), file_name) for action, file_name in rows}
 

@@ -187,9 +187,8 @@ def render_board(
             catalogue,
             settings,
             place=PageLocation(home),
-            more_style="".join(
-                f".{status.short_name} {{ --status: {colour}; }}\n" for status, colour in colours.items()
-            ),
+            more_style="header, main, footer, nav { max-width: 90rem; }\n"
+            + "".join(f".{status.short_name} {{ --status: {colour}; }}\n" for status, colour in colours.items()),
             form_action="'self'",
         ),
         "report": board,

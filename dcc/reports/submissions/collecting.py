@@ -19,7 +19,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
 from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries, why_not_crawled
-from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
+from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip, is_taken
 from dcc.reports.submissions.model import (
     CentreReport,
     DocumentReport,
@@ -464,7 +464,12 @@ def _document(row: Any, entries: Mapping[str, int], in_qc: Any, began: datetime)
         md5=row.content_md5,
         phase=phase,
         status=status,
-        steps=steps_of(phase, status, [step for step, kind in LEFT_OUT.items() if entries.get(kind)]),
+        steps=steps_of(
+            phase,
+            status,
+            [step for step, kind in LEFT_OUT.items() if entries.get(kind)],
+            is_taken=in_qc is None or in_qc.is_taken,
+        ),
         errors=entries.get("errors", 0),
         warnings=entries.get("warnings", 0),
         held=held,
@@ -494,7 +499,7 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
 
 def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str]) -> dict[int, Any]:
     """The rows of the QC database of documents, by the ids of their `xml_file`."""
-    query = select(DOCUMENT).where(
+    query = select(DOCUMENT, is_taken().label("is_taken")).where(
         DOCUMENT.c.tracker_id.in_(list(names)),
         DOCUMENT.c.zip_file == key.file_name,
         DOCUMENT.c.zip_action == key.action.value,
@@ -516,12 +521,15 @@ _STANDINGS: Final = {
 }
 
 
-def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[PhaseStep, ...]:
+def steps_of(
+    phase: Phase, status: Status, left_out: Collection[Phase] = (), *, is_taken: bool = True
+) -> tuple[PhaseStep, ...]:
     """How far a document in that state is in each of its phases; the settings may leave some out.
 
-    What failed in the check of its contents goes on in its other parts: only the faulty ones are left out.
+    What failed in the check of its contents goes on in its other parts, if any: only the faulty ones are left out.
     """
-    beyond = Standing.IN_PART if (phase, status) == (Phase.DATA, Status.FAILED) else Standing.NOT_REACHED
+    goes_on = is_taken and (phase, status) == (Phase.DATA, Status.FAILED)
+    beyond = Standing.IN_PART if goes_on else Standing.NOT_REACHED
     standings = {each: Standing.PASSED if each < phase else beyond for each in DOCUMENT_PHASES}
     standings |= {phase: _STANDINGS[status]} | dict.fromkeys(left_out, Standing.LEFT_OUT)
     return tuple(PhaseStep(*each) for each in standings.items())

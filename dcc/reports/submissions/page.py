@@ -153,7 +153,7 @@ def cause_values(
     *,
     contacts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What the parts of a page that show causes need; with `contacts`, by centre, they are for who looks at many."""
+    """What the parts of a page that show causes need; with `contacts` of centres, they are for wranglers."""
 
     def link_of_example(cause: Cause) -> str | None:
         action, _, file_name = (cause.example.zip or "").partition("/")
@@ -179,8 +179,10 @@ def report_values(
     report: Report, causes: Sequence[Cause], catalogue: Catalogue, link_of_zip: Callable[[ZipKey], str] | None = None
 ) -> dict[str, Any]:
     """What a page or text on a report needs that shows these causes."""
+    # Centres do not get the summary of a session, which is of all of them.
+    contacts: Mapping[str, str] | None = {} if isinstance(report, SessionReport) else None
     values = {
-        **cause_values(causes, catalogue, link_of_zip),
+        **cause_values(causes, catalogue, link_of_zip, contacts=contacts),
         "report": report,
         "title_of_failing": sentences.title_of_failing(report),
         "outcome_words": labels.OUTCOME_TEXTS,

@@ -14,10 +14,12 @@ from sqlalchemy import ColumnElement, Connection, func, literal, select
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
+from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.models import StatusRow, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import failure_reasons
 from dcc.tracker.queries.zip_filters import ZipFilter, conditions_of, require_centre, select_zip_actions
-from dcc.tracker.submission_rows import CENTRE, object_of, with_archives
+from dcc.tracker.states import WAITING
+from dcc.tracker.submission_rows import CENTRE, object_of, state_of, with_archives
 
 PAGE_SIZE: Final = 100
 
@@ -40,7 +42,7 @@ class Cell:
 class BoardArchive:
     """An archive on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold.
 
-    `reason` is why it failed.
+    `reason` is why it failed, or is not fetched from the source of another centre.
     """
 
     key: ZipKey
@@ -79,6 +81,8 @@ def archives_on_page(connection: Connection, criteria: ZipFilter, page: int) -> 
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
     decisions = decisions_in_force(connection, [row.id for row in rows])
     reasons = failure_reasons(connection, [row.id for row in rows if row.status_id == Status.FAILED])
+    for archive in unfetched_archives(connection, [row.id for row in rows if state_of(row) == WAITING]):
+        reasons[archive.za_id] = Problem(archive.kind, archive.translatable)
     return [
         object_of(
             BoardArchive,

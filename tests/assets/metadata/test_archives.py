@@ -138,7 +138,7 @@ def test_documents_that_failed_come_first_and_only_their_errors_are_listed() -> 
         document("cut.xml", Phase.XSD, Status.FAILED, Problem("NotWellFormedError", "ends early", 9)),
     )
     verdict = failing(zip_report(outcome(Phase.XSD, Status.FAILED, documents=documents), STAGING))
-    assert verdict.description == "2 of 3 documents are not valid. First: bad.xml, line 7, column 3: wrong"
+    assert verdict.description == "2 of 3 documents failed validation. First: bad.xml, line 7, column 3: wrong"
     assert [row["document"] for row in rows(verdict, "documents")] == ["bad.xml", "cut.xml", "fine.xml"]
     assert rows(verdict, "errors") == [
         {"document": "bad.xml", "line": 7, "column": 3, "message": "wrong"},

@@ -159,4 +159,4 @@ def test_a_failed_upload_gives_its_reason() -> None:
         "upload failed",
         document("upload failed", reason="The element <x> is too deep."),
     )
-    assert "1 of 1 documents could not be uploaded. First: The element <x> is too deep." in made.verdicts[0].description
+    assert "1 of 1 document could not be uploaded. First: The element <x> is too deep." in made.verdicts[0].description

@@ -158,6 +158,14 @@ def test_the_board_is_filtered_by_its_form_and_a_cell_leads_to_reports(browser: 
 
 
 @pytest.mark.servers
+def test_the_phases_on_the_board_are_whole_on_a_usual_screen(browser: WebDriver, served: str) -> None:
+    browser.get(f"{served}/dcc/board?language=de")
+    with width(browser, 1300):
+        scrolled = browser.find_element(By.CSS_SELECTOR, ".wide")
+        assert scrolled.get_property("scrollWidth") <= scrolled.get_property("clientWidth")
+
+
+@pytest.mark.servers
 def test_the_contents_lead_to_their_parts_by_keyboard_alone(browser: WebDriver, served: str) -> None:
     see(browser, served + REPORTS["refused"], "What to correct", picture="report")
     wanted = "#correct"
