@@ -1,5 +1,6 @@
 """`dcc demo`: a whole session on real servers, from nothing, with the outcome that it announces."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,20 @@ def test_the_commands_see_what_it_has_done(seen: Dcc) -> None:
     assert (session["outcome"], session["failed_phase"], session["problems"]["failed"]) == ("faults", "zip_name", 6)
     assert seen("session", "show", "1").stdout.startswith("Session 1: faults (crawl), 6 failed")
     assert seen("report", "--session", "1").stdout.partition("\n")[0].count(" UTC: faults: a source") == 1
+
+
+def test_its_archives_can_be_processed_again_once_their_source_is_resumed(
+    demonstration: Demonstration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, ended = demonstration
+    home = shutil.copytree(folder / ".demo" / "home", tmp_path / "home")
+    forget_settings(monkeypatch)
+    copied = Dcc({"DCC_HOME": str(home)}, tmp_path)
+    key = "add/H.2013-11-04.3.impc.zip"
+    assert "dcc source resume" in ended.stdout
+    assert "dcc source resume 1" in copied.error("retry", key, exit_code=2)
+    copied("source", "resume", "1")
+    assert "1 xsd failed; 3 documents; 0 B received" in copied("retry", key, exit_code=1).stdout
 
 
 def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstration) -> None:

@@ -114,13 +114,17 @@ def test_another_centre_s_data_are_not_edited_or_deleted_without_delegation(
     assert (told.status, told.document_id is not None) == (Status.FAILED, True)
     assert data.documents()[document] == "upload failed"
     assert data.log(document) == ["Q6"]
-    assert [(found.rule, found.line, found.value) for found in told.findings] == [("Q6", 3, "H")]
+    ((rule, line, path, value),) = [(one.rule, one.line, one.path, one.value) for one in told.findings]
+    assert (rule, line, path, value) == ("Q6", 3, "/centreSpecimenSet/centre[1]", "H")
     # The centre reads what it can do; the command for the wrangler is told with the causes.
     assert "ask your data wrangler" in told.findings[0].message
     assert "dcc " not in told.findings[0].message
     assert "dcc centre delegate H --to J" in remedies(data)
     assert "dcc " not in remedies(data, for_centre=True)
     assert notices(data) == [("H", f"{action}/{OTHERS}", document, "refused", {"specimen": 3})]
+    # The archive's centre has to correct it, whomever its documents are named for.
+    whose = {centre: in_both(data, find_causes, centre, data.settings).causes for centre in ("H", "J", None)}
+    assert [[(cause.kind, cause.centre) for cause in found] for found in whose.values()] == [[], *2 * [[("Q6", "J")]]]
     # A retry meets the same decision, and the owner is told of it once more, for it is another attempt.
     data.retry(f"{action}/{OTHERS}")
     assert rows_of_centre(data) == before

@@ -194,3 +194,19 @@ def test_a_copy_elsewhere_that_nobody_may_take_is_no_change(installation: Instal
     planted.put(KEY, specimens(mice=9), MODIFIED + 9)
     installation.run_session()
     assert outcome_of(installation) is not Outcome.CHANGED
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("mice", [2, 9])
+def test_a_bad_copy_that_is_replaced_by_what_came_from_another_source_is_no_change(
+    installation: Installation, folder: Folder, mice: int
+) -> None:
+    mirror = installation.add_folder("H", "mirror")
+    folder.put(KEY, b"damaged")
+    loaded(installation, mirror)
+    assert installation.staged()[KEY] == (mirror.path / KEY).read_bytes()
+    folder.put(KEY, specimens(mice=mice), MODIFIED + mice)
+    crawl = installation.run_session().crawls[folder.source_id]
+    is_the_same = (folder.path / KEY).read_bytes() == (mirror.path / KEY).read_bytes()
+    assert (crawl.changed, outcome_of(installation) is Outcome.CHANGED) == ((0, False) if is_the_same else (1, True))
+    assert is_the_same == (mice == 2)

@@ -482,7 +482,7 @@ def test_nothing_is_proposed_after_a_listing_in_part_or_one_that_is_not_believed
     shelf.add(*everything, delta=FULL)
     assert shelf.add(D, limit=0.2, delta=FULL).shrunk
     assert shelf.proposed() == []
-    assert [row[2] for row in shelf.missing()] == [False] * 3
+    assert [(believed, elsewhere) for _, _, believed, _, elsewhere, _ in shelf.missing()] == [(False, False)] * 3
     shelf.add(D, limit=0.2, delta=FULL)
     assert len(shelf.proposed()) == 3
 

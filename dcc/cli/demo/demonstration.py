@@ -287,4 +287,4 @@ def _print_next_steps(folder: Path, seconds: float) -> None:
         "ui",
     ):
         click.echo(f"  DCC_HOME={folder}/home {command} {arguments}")
-    click.echo("The last of these opens the Dagster UI.")
+    click.echo("The last of these opens the Dagster UI. Sources are paused: `dcc source resume ID`, then `dcc retry`.")

@@ -166,7 +166,7 @@ class DocumentEffect:
             if excess is not None:
                 self.findings.add(too_long(line, "centre element", excess)._replace(path=path))
             if self._foreign_data is not ForeignData.ALLOW and centre in named and not document.may_change(centre):
-                self.findings.add(not_permitted(document.action, own, centre, line))
+                self.findings.add(not_permitted(document.action, own, centre, line)._replace(path=path))
 
     def _take(self, some: Entries, kind: EntityKind) -> None:
         """Decide entities; those without a row do not take effect."""

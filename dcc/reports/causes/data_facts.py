@@ -38,7 +38,7 @@ class DataFacts:
     def groups(self) -> Iterator[FindingGroup]:
         """The findings as the database counts them, in one statement; of zips, one for every 400."""
         for condition in document_conditions(self._scope):
-            rows = self._connection.execute(_grouped(condition), execution_options={"yield_per": _PAGE})
+            rows = self._connection.execute(_grouped(condition, self._scope), execution_options={"yield_per": _PAGE})
             yield from starmap(FindingGroup, rows)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
@@ -90,14 +90,14 @@ class DataFacts:
             waiting = [
                 row
                 for condition in document_conditions(self._scope)
-                for row in self._connection.execute(_experiments_on(condition))
+                for row in self._connection.execute(_experiments_on(condition, self._scope))
             ]
             for cause in of_background:
                 key = (cause.centre, cause.kind, cause.example.value)
                 cause.waiting_experiments = sum(number for *of, number in waiting if tuple(of) == key)
 
 
-def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
+def _grouped(condition: ColumnElement[bool], scope: Scope) -> Select[Any]:
     """The columns of `FindingGroup`; grouped in the order of an index, before documents come."""
     by = [FINDING.c[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
     of_documents = FINDING.c.document_id.in_(select(DOCUMENT.c.id).where(condition))
@@ -119,7 +119,7 @@ def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
             DOCUMENT.c.zip_action,
             DOCUMENT.c.zip_file,
             group.document_id,
-            DOCUMENT.c.centre,
+            scope.centre_of_document.label("centre"),
             *(group[name] for name in names),
         )
         .join(DOCUMENT, DOCUMENT.c.id == group.document_id)
@@ -141,9 +141,9 @@ def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, s
     return {str(number): printable_detail(name) for query in queries for number, name in connection.execute(query)}
 
 
-def _experiments_on(condition: ColumnElement[bool]) -> Select[Any]:
+def _experiments_on(condition: ColumnElement[bool], scope: Scope) -> Select[Any]:
     """How many experiments are on the animals that rules on colonies and strains fail, by centre, rule and value."""
-    by = (DOCUMENT.c.centre, FINDING.c.rule, FINDING.c.value)
+    by = (scope.centre_of_document, FINDING.c.rule, FINDING.c.value)
     failed = (
         select(*by, func.count(EXPERIMENT.c.id.distinct()))
         .select_from(FINDING)

@@ -94,7 +94,7 @@ def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[Z
         query = (
             select(FINDING.c.value, DOCUMENT.c.zip_action, DOCUMENT.c.zip_file)
             .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
-            .where(FINDING.c.is_active.is_(True), FINDING.c.rule == RULE, DOCUMENT.c.centre == centre, condition)
+            .where(FINDING.c.is_active.is_(True), FINDING.c.rule == RULE, scope.centre_of_document == centre, condition)
             .distinct()
             .limit(_MAX_AWAITED)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, not_, or_, select, true
+from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select, true
 
 from dcc.databases.list_parameters import as_json, sorted_chunks, texts_in
 from dcc.naming import Action
@@ -22,12 +22,20 @@ class Scope:
     """The submissions of a centre, or some submissions, or all.
 
     A centre's are the archives named for it, and those on its file sources that are named for no registered centre.
-    Without `zips`, those on which nobody has to act are left out, such as `acknowledged` ones.
+    Without `zips`, those on which nobody has to act are left out, such as `acknowledged` ones. `codes` are those of
+    the registered centres.
     """
 
     centre: str | None = None
     zips: Sequence[ZipKey] | None = None
     acknowledged: Sequence[ZipKey] = ()
+    codes: Sequence[str] = ()
+
+    @property
+    def centre_of_document(self) -> ColumnElement[str]:
+        """The centre of a document's archive, which has to correct it; the document may be named for another."""
+        first = func.substr(DOCUMENT.c.zip_file, 1, func.instr(DOCUMENT.c.zip_file, ".") - 1)
+        return case((first.in_(self.codes), first), else_=DOCUMENT.c.centre)
 
 
 def zip_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
@@ -46,7 +54,7 @@ def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
         for action, names in _names_by_action(scope.zips):
             yield and_(DOCUMENT.c.zip_action == action.value, DOCUMENT.c.zip_file.in_(names))
     else:
-        of_centre = true() if scope.centre is None else DOCUMENT.c.centre == scope.centre
+        of_centre = true() if scope.centre is None else _documents_of(scope, scope.centre)
         others = []
         for action in Action:
             if names := [key.file_name for key in scope.acknowledged if key.action is action]:
@@ -64,3 +72,12 @@ def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]
 def _of_centre(centre: str) -> ColumnElement[bool]:
     own = select(Centre.id).where(Centre.short_name == centre).scalar_subquery()
     return or_(ZipFile.centre_id == own, and_(ZipFile.centre_id.is_(None), is_on_source_of([centre])))
+
+
+def _documents_of(scope: Scope, centre: str) -> ColumnElement[bool]:
+    names = DOCUMENT.c.zip_file
+    # The first condition is for the indexes.
+    return and_(
+        or_(DOCUMENT.c.centre == centre, and_(names >= f"{centre}.", names < f"{centre}/")),
+        scope.centre_of_document == centre,
+    )

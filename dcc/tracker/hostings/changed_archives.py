@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
@@ -16,6 +16,7 @@ from dcc.tracker.crawls import CHANGED, still_changed
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
     AnException,
+    BadCopy,
     CrawlFinding,
     FileSource,
     FileSourceHasZip,
@@ -74,6 +75,26 @@ def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, 
     """The hosting from which each submission was downloaded last; without those never downloaded."""
     latest = {download: za_id for za_id, download in last_attempts(connection, za_ids).items()}
     return {latest[download]: hosting for download, hosting in rows_about(connection, _HOSTING_OF, latest)}
+
+
+_KNOWN_BAD: Final = (
+    select(FileSourceHasZip.id)
+    .join(BadCopy)
+    .where(
+        FileSourceHasZip.id.in_(IDS),
+        BadCopy.size_bytes.is_not_distinct_from(FileSourceHasZip.size_bytes),
+        BadCopy.modified.is_not_distinct_from(FileSourceHasZip.modified),
+    )
+)
+_SIZES: Final = select(ZipDownload.id, archive_size()).where(ZipDownload.id.in_(IDS))
+
+
+def sizes_taken_in_place_of_bad(connection: Connection, hostings: Mapping[int, int]) -> dict[int, int | None]:
+    """Of hostings with their submissions, those whose copy is bad as last listed: the sizes of the archives taken."""
+    bad = {row.id: hostings[row.id] for row in rows_about(connection, _KNOWN_BAD, hostings)}
+    downloads = {one.za_id: one.download_id for one in latest_downloads(connection, bad.values())}
+    sizes = dict(rows_about(connection, _SIZES, downloads.values()))
+    return {hosting: sizes[downloads[za_id]] for hosting, za_id in bad.items() if za_id in downloads}
 
 
 def changed_since_loaded(connection: Connection, za_ids: Any) -> dict[int, datetime]:

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, true, update
 
 from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
@@ -69,15 +69,16 @@ class WithdrawalProposal:
     reason: str | None
 
 
-def hosted_elsewhere(hosting: Any) -> ColumnElement[bool]:
-    """Whether another source, not removed, lists the archive of a hosting now."""
+def _is_hosted(row: Any, *, elsewhere: bool = False) -> ColumnElement[bool]:
+    """Whether a source, not removed, has the archive of a row; `elsewhere`: another one than that of the row."""
     other = FileSourceHasZip.__table__.alias("other_hosting")
     return (
         exists()
-        .where(other.c.za_id == hosting.za_id, other.c.gone_since.is_(None))
+        .where(other.c.za_id == row.za_id, other.c.gone_since.is_(None))
+        .where(other.c.file_source_id != row.file_source_id if elsewhere else true())
         .where(other.c.file_source_id == FileSource.id, FileSource.state_id == ResourceStateRow.id)
         .where(ResourceStateRow.short_name != SourceState.REMOVED)
-        .correlate(hosting.__table__)
+        .correlate(row.__table__)
     )
 
 
@@ -107,7 +108,7 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
         .join(ZipDownload, ZipDownload.zf_id == of_any.c.id)
         .join(XmlFile)
         .where(FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_not(None), LOADED)
-        .where(~hosted_elsewhere(FileSourceHasZip), ~known)
+        .where(~_is_hosted(FileSourceHasZip), ~known)
         .distinct()
         .order_by(ZipAction.id, XmlFile.fname)
     )
@@ -127,7 +128,7 @@ def close_returned(connection: Connection, now: datetime) -> None:
     """Close the open proposals of archives that a source lists again."""
     connection.execute(
         update(ProposedWithdrawal)
-        .where(ProposedWithdrawal.state == WithdrawalProposalState.OPEN, hosted_elsewhere(ProposedWithdrawal))
+        .where(ProposedWithdrawal.state == WithdrawalProposalState.OPEN, _is_hosted(ProposedWithdrawal))
         .values(state=WithdrawalProposalState.CAME_BACK, decided=now)
     )
 
@@ -210,7 +211,7 @@ def missing_archives(connection: Connection, source: int | None = None) -> list[
         .correlate(FileSourceHasZip)
         .scalar_subquery()
     )
-    loaded, elsewhere = is_loaded(FileSourceHasZip.za_id), hosted_elsewhere(FileSourceHasZip)
+    loaded, elsewhere = is_loaded(FileSourceHasZip.za_id), _is_hosted(FileSourceHasZip, elsewhere=True)
     since = func.coalesce(FileSourceHasZip.gone_since, FileSourceHasZip.missed_since)
     believed = FileSourceHasZip.gone_since.is_not(None).label("believed")
     facts = believed, loaded.label("loaded"), elsewhere.label("elsewhere"), proposal.label("state")

@@ -21,7 +21,12 @@ from dcc.outcomes import ZipKey
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.crawls import CHANGED, MANIFEST_CHANGED, SIZE_DIFFERS
-from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
+from dcc.tracker.hostings.changed_archives import (
+    last_hostings,
+    loaded_zips,
+    sizes_taken_in_place_of_bad,
+    withdrawn_zips,
+)
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
 from dcc.tracker.listings.comparing import (
     ATTRIBUTES,
@@ -165,6 +170,7 @@ class ListingRecorder:
         """Report changes since the last listing, and record the present listing."""
         content, manifests = self._changed(seen)
         to_fetch_again, loaded = self._download_again(seen, content, manifests)
+        content -= self._repaired({key: seen[key] for key in content if seen[key].known.za_id in loaded})
         rows, sizes, uploading_anew = [], [], {}
         for key, (known, file) in seen.items():
             changed = key in content
@@ -253,6 +259,13 @@ class ListingRecorder:
             to_fetch_again.values(), mark("The archive changed on its file source after its last download.")
         )
         return set(to_fetch_again), loaded
+
+    def _repaired(self, changed: Seen) -> set[ZipKey]:
+        """Those whose copy was bad, and is now as large as the one that was taken instead."""
+        hostings = {known.hosting_id: known.za_id for known, _ in changed.values()}
+        sizes = sizes_taken_in_place_of_bad(self._basis.connection, hostings)
+        taken = {key: sizes.get(known.hosting_id) for key, (known, _) in changed.items()}
+        return {key for key, size in taken.items() if size is not None and size == changed[key].file.size_bytes}
 
     def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
