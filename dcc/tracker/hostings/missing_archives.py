@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
 
-from dcc.databases.list_parameters import IDS, change_about
+from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.runtime.clock import utc_now
@@ -180,6 +180,15 @@ def list_proposals(
         )
         for row in connection.execute(query)
     ]
+
+
+def listed_now(connection: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
+    """Those of some submissions that a source, not removed, lists now."""
+    hostings = select(*KEY).select_from(FileSourceHasZip).join(ZipAction).join(ZipFile).join(FileSource)
+    query = hostings.join(ResourceStateRow).where(FileSourceHasZip.gone_since.is_(None))
+    query = query.where(ResourceStateRow.short_name != SourceState.REMOVED)
+    rows = rows_with(connection, query, ZipFile.file_name, {key.file_name for key in keys})
+    return {zip_key_of(row) for row in rows} & set(keys)
 
 
 def count_open(connection: Connection) -> dict[str | None, int]:
