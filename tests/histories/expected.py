@@ -230,7 +230,7 @@ class Expected:
         bound = self._bound(archive, record, Place.OWN)
         md5s = {place: bad.md5 for place, bad in known.items()}
         return any(
-            self._is_worth_a_look(archive, record, place, known[place], bound)
+            self._is_worth_a_look(record, place, known[place], bound)
             if place in known
             else not self._is_settled(md5s, bound)
             for place in places
@@ -287,7 +287,7 @@ class Expected:
         first_size = record.listed[places[0]].size if places else 0
         bound = self._bound(archive, record, Place.OWN)
         if record.uploading - record.gone and any(
-            self._is_worth_a_look(archive, record, place, one, bound) for place, one in known.items()
+            self._is_worth_a_look(record, place, one, bound) for place, one in known.items()
         ):
             # It is looked at again, and waits if that is in vain.
             record.state = WAITING
@@ -316,9 +316,9 @@ class Expected:
             bad[place] = md5_of(copy)
             record.bad[place] = Bad(self._listed(record, place), bad[place], record.state == WRONG)
 
-    def _is_worth_a_look(self, archive: int, record: Record, place: Place, bad: Bad, bound: str | None) -> bool:
+    def _is_worth_a_look(self, record: Record, place: Place, bad: Bad, bound: str | None) -> bool:
         """Whether a copy known to be bad may come right by the checksum beside it, or that counts for others."""
-        has_own = place is Place.OWN and (Place.OWN, archive) in self.checksums
+        has_own = place is Place.OWN and record.listed[place].has_checksum
         if bad.only_checksum:
             return has_own or bound in {None, bad.md5}
         return has_own and record.read != self._listed(record, place)
