@@ -107,7 +107,8 @@ def _rows(content: bytes, source: str, needed: tuple[str, ...]) -> Iterator[_Row
         columns = [column.strip() for column in next(table, [])]
         missing = [column for column in needed if column not in columns]
         if missing:
-            raise ReferenceDataError(f"{source} lacks the columns {missing}: its first line is {first_line[:200]!r}.")
+            lacking = ", ".join(missing)
+            raise ReferenceDataError(f"{source} lacks the columns {lacking}: its first line is {first_line[:200]!r}.")
         for cells in table:
             if not any(cell.strip() for cell in cells):
                 continue

@@ -189,9 +189,9 @@ def test_the_report_of_mgi_serves_as_the_strains(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("projects", b"", "lacks the columns"),
+        ("projects", b"", "lacks the columns project:"),
         ("projects", b"project\n", "has no rows"),
-        ("projects", b"name\nBaSH\n", "lacks the columns"),
+        ("projects", b"name\nBaSH\n", "lacks the columns project:"),
         ("projects", b"project\n\xff\n", "UTF-8"),
         ("projects", b'project\n"BaSH\n', "line"),
         ("strains", b"strain_id,name\nMGI:1\n", "line 2"),
