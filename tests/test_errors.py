@@ -10,9 +10,9 @@ import pytest
 from dcc import errors
 from dcc.cli.shell.error_advice import errors_page, explain, explanations
 from dcc.declarations import ACTOR_NAMES, acting
+from dcc.error_declarations import ERROR_KINDS
 from dcc.errors import DccError
 from dcc.messages import names_in
-from dcc.reports.causes.errors import ERROR_KINDS
 from dcc.runtime.worker_processes import portable
 from dcc.vocabulary import Actor
 

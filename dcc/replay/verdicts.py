@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import dcc.error_declarations  # noqa: F401 - declares the causes of errors
 from dcc.declarations import declaration_of
 from dcc.messages import Message
 from dcc.outcomes import Problem, ZipKey

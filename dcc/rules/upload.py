@@ -176,11 +176,10 @@ _DELETES_ANOTHER: Final = replace(
 )
 _DUPLICATE: Final = Declaration(
     message=mark(
-        "The document is the same as {document} of {archive}, which counts. It is not applied again: "
-        "you need not do anything."
+        "The document is the same as {document} of {archive}. It is not taken again: you need not do anything."
     ),
-    cause=mark("Documents are the same as some that stand"),
-    remedy=mark("You need not do anything: the first submission counts."),
+    cause=mark("Documents are the same as earlier ones"),
+    remedy=mark("You need not do anything: they were taken with the first submission."),
     acts=Actor.NOBODY,
 )
 _NO_REFERENCE: Final = Declaration(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from types import TracebackType
 from typing import ClassVar, Final, Protocol, Self, TypeAlias
 
@@ -137,6 +138,11 @@ class Extent:
         """Whether a folder with this path is listed."""
         reached = folder.count("/") < self.depth and len(folder) <= LONGEST_FOLDER
         return reached and not any(fnmatchcase(f"{folder}/", pattern) for pattern in self.exclude)
+
+    def covers(self, folder: str, name: str) -> bool:
+        """Whether an archive of that name in a folder, empty for the action directory, is listed."""
+        around = accumulate(folder.split("/"), "{}/{}".format) if folder else ()
+        return all(map(self.enters, around)) and self.takes(f"{folder}/{name}" if folder else name)
 
 
 PLAIN: Final = Extent()

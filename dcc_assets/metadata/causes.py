@@ -97,7 +97,7 @@ def wranglers_catalogue(settings: Settings) -> Catalogue:
 
 def _of_check(causes: Sequence[Cause], verdict: CheckVerdict) -> Sequence[Cause]:
     # Takes a tenth of a second to import; a session without failures saves that.
-    from dcc.reports.causes.errors import kind_of
+    from dcc.error_declarations import kind_of
 
     kinds = {kind if kind in CATALOGUE else kind_of(kind) for kind in verdict.kinds}
     return [cause for cause in causes if cause.kind in kinds]

@@ -44,7 +44,7 @@ def source_report(crawl: SourceCrawl) -> PartitionReport:
 
 def _advice(crawl: SourceCrawl, error: Problem) -> Metadata:
     # Takes a tenth of a second to import; a session without failures saves that.
-    from dcc.reports.causes.errors import declared_code
+    from dcc.error_declarations import declared_code
 
     again = f"At present: {crawl.then}." if crawl.then else "The next session tries again."
     return {

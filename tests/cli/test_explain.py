@@ -4,10 +4,10 @@ import pytest
 
 from dcc import errors
 from dcc.cli.shell.explanations import NEW_NAMES
+from dcc.error_declarations import ERROR_KINDS
 from dcc.messages import names_in
 from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
-from dcc.reports.causes.errors import ERROR_KINDS
 from dcc.rules.catalogue import CATALOGUE
 from tests.cli.conftest import IDS, Dcc
 from tests.support.databases import only_sqlite

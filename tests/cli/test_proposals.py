@@ -81,7 +81,16 @@ def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dc
 
 
 @only_sqlite
-def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(dcc: Dcc, folder: Folder) -> None:
+def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(
+    dcc: Dcc, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as there:
+        dcc.environment["DCC_ENVIRONMENT"] = "production"
+        there.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
+        accept = ("data", "proposals", "accept", "--all", "--reason", "gone")
+        assert "[production] Withdraw all data of 2 archives? [y/N]" in dcc(*accept, input="n\n", exit_code=2).output
+        assert len(dcc.json("data", "proposals")) == 2
+        del dcc.environment["DCC_ENVIRONMENT"]
     turn_down = ("data", "proposals", "turn-down")
     assert "Say which proposals" in dcc.error(*turn_down, "--reason", "x", exit_code=2)
     assert "Say which proposals" in dcc.error(*turn_down, ANIMALS, "--all", "--reason", "x", exit_code=2)
@@ -118,3 +127,24 @@ def test_a_proposal_is_closed_when_a_removed_source_that_lists_the_archive_is_us
     assert dcc.json("data", "proposals") == []
     (ended,) = dcc.json("data", "proposals", "--state", "all")
     assert ended["state"] == "came_back"
+
+
+def test_what_is_listed_under_another_name_is_not_withdrawn_by_accepting(dcc: Dcc) -> None:
+    """The data of a renamed archive would be lost: they are not taken from the new one either."""
+    dcc.environment["DCC_UNTIL"] = "qc"
+    folder = dcc.add_folder()
+    dcc("source", "change", folder.source_id, "--delta", "full")
+    folder.put(ANIMALS, specimens())
+    folder.put(WEIGHTS, specimens("2013-11-01.1", first=5))
+    dcc("crawl")
+    (folder.path / ANIMALS).rename(folder.path / OTHERS)
+    dcc("crawl", exit_code=1)
+    assert [(one["zip"], one["copies"]) for one in dcc.json("data", "proposals")] == [(ANIMALS, [OTHERS])]
+    assert OTHERS in dcc("data", "proposals").stdout
+    accept = ("data", "proposals", "accept", "--all", "--reason", "gone")
+    assert f"A source lists the same documents in {OTHERS}" in dcc(*accept, exit_code=1).stderr
+    assert dcc.states()[ANIMALS] == "qc done"
+    (folder.path / OTHERS).unlink()
+    dcc("crawl", exit_code=1)
+    assert {one["zip"]: one["copies"] for one in dcc.json("data", "proposals")} == {ANIMALS: [], OTHERS: []}
+    assert len(dcc.json(*accept)) == 2

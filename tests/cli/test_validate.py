@@ -162,7 +162,7 @@ def test_a_copy_is_named_with_the_first(bare_dcc: Dcc, tmp_path: Path, monkeypat
     for name in (NAME, later):
         put(tmp_path, name, specimens()[NAME])
     told = " ".join(bare_dcc("validate", later, NAME).stdout.split())
-    assert f"warning: The document is the same as {NAME} of {tmp_path}, which counts." in told
+    assert f"warning: The document is the same as {NAME} of {tmp_path}. It is not taken" in told
 
 
 def test_an_archive_that_a_session_refuses_supplies_no_animals(bare_dcc: Dcc, tmp_path: Path) -> None:

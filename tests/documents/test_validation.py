@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import dcc.error_declarations  # noqa: F401 - declares what it says of errors
 from dcc.declarations import all_declared, rule_of
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import ForbiddenMarkupError, NotWellFormedError, SchemaViolationError, WrongDocumentKindError
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
-from dcc.reports.causes import errors as _declared_errors  # noqa: F401 - declares what it says of errors
 from tests.support.web_server import WebServer
 
 SCHEMAS = SchemaSet.load(None)

@@ -61,7 +61,8 @@ class Bad:
 
 @dataclass
 class Record:
-    """What is known of an archive; `read`: how its own copy was listed when the checksum beside that was read.
+    """What is known of an archive; `read`: how its own copy was listed when the checksum beside that, `published`, was
+    read.
 
     `last` is where it was fetched from last, `kept` where what could be opened came from, and how it was listed there.
     """
@@ -73,6 +74,7 @@ class Record:
     uploading: set[Place] = field(default_factory=set)
     bad: dict[Place, Bad] = field(default_factory=dict)
     read: tuple[int, int] | None = None
+    published: str | None = None
     last: Place | None = None
     document: str = ""
     kept: tuple[Place, Listed] | None = None
@@ -228,7 +230,7 @@ class Expected:
         bound = self._bound(archive, record, Place.OWN)
         md5s = {place: bad.md5 for place, bad in known.items()}
         return any(
-            self._is_worth_a_look(archive, record, place, known[place], bound)
+            self._is_worth_a_look(record, place, known[place], bound)
             if place in known
             else not self._is_settled(md5s, bound)
             for place in places
@@ -283,8 +285,15 @@ class Expected:
         known = {place: bad for place in places if (bad := self._known_bad(record, place)) is not None}
         bad = {place: one.md5 for place, one in known.items()}
         first_size = record.listed[places[0]].size if places else 0
+        bound = self._bound(archive, record, Place.OWN)
+        if record.uploading - record.gone and any(
+            self._is_worth_a_look(record, place, one, bound) for place, one in known.items()
+        ):
+            # It is looked at again, and waits if that is in vain.
+            record.state = WAITING
         if Place.OWN in places and (Place.OWN, archive) in self.checksums:
             record.read = self._listed(record, Place.OWN)
+            record.published = md5_of(self.checksums[Place.OWN, archive])
         for place in places:
             copy, _ = self.lying[place, archive]
             bound = self._bound(archive, record, place)
@@ -307,9 +316,9 @@ class Expected:
             bad[place] = md5_of(copy)
             record.bad[place] = Bad(self._listed(record, place), bad[place], record.state == WRONG)
 
-    def _is_worth_a_look(self, archive: int, record: Record, place: Place, bad: Bad, bound: str | None) -> bool:
+    def _is_worth_a_look(self, record: Record, place: Place, bad: Bad, bound: str | None) -> bool:
         """Whether a copy known to be bad may come right by the checksum beside it, or that counts for others."""
-        has_own = place is Place.OWN and (Place.OWN, archive) in self.checksums
+        has_own = place is Place.OWN and record.listed[place].has_checksum
         if bad.only_checksum:
             return has_own or bound in {None, bad.md5}
         return has_own and record.read != self._listed(record, place)
@@ -331,6 +340,9 @@ class Expected:
         own = self.checksums.get((Place.OWN, archive))
         if own is not None and record.is_there(Place.OWN):
             return md5_of(own)
+        is_in_doubt = Place.OWN in record.missed - record.uploading and record.listed[Place.OWN].has_checksum
+        if is_in_doubt and record.read == self._listed(record, Place.OWN):
+            return record.published
         beside = self.checksums.get((place, archive))
         return None if beside is None else md5_of(beside)
 

@@ -30,7 +30,8 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
 - What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
   tried again, and what was withdrawn or cancelled comes back. Others are left as they are.
 - Nobody confirms what is on hold, or younger than something else that is held, on hold or on its way.
-- The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
+- The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it. It stays
+  proposed while the same is listed in another archive, from which it was not taken.
 """
 
 from __future__ import annotations
@@ -182,13 +183,15 @@ class Model:
     def decide(self, accepts: bool) -> None:
         """A person accepts all that is proposed, or turns it down: `dcc data proposals`.
 
-        What others build on stays proposed.
+        What others build on stays proposed. So does what is listed in another archive, from which it was not taken.
         """
+        copied = {one.original for one in self.versions.applied if not self.records[one.number].gone}
         proposed = [number for number, record in sorted(self.records.items()) if record.proposed]
         if not accepts:
             for number in proposed:
                 self.records[number].proposed, self.records[number].decided = False, True
             return
+        proposed = [number for number in proposed if number not in copied]
         while left := [number for number in reversed(proposed) if not self._accept(number)]:
             if left == list(reversed(proposed)):
                 return
@@ -433,12 +436,12 @@ class Model:
         """What becomes of a document."""
         record, versions = self.records[document.number], self.versions
         former = self._former(document)
-        if former is not None and not former.is_duplicate:
+        if former is not None and former.original is None:
             return record.applied[document.name]
         versions.forget(document.name)
         self.duplicates.discard(document.name)
-        if versions.is_duplicate(document):
-            document.is_duplicate = True
+        document.original = versions.original(document)
+        if document.original is not None:
             self.duplicates.add(document.name)
             versions.applied.append(document)
             record.refused[document.name] = []

@@ -53,13 +53,13 @@ class Standing:
 
 @dataclass(eq=False)
 class Applied:
-    """A document that took effect, or is the same as one that did."""
+    """A document that took effect, or is the same as one of the archive `original` that did."""
 
     name: str
     number: int
     action: Action
     things: tuple[tuple[Thing, int], ...]
-    is_duplicate: bool = False
+    original: int | None = None
 
     @property
     def is_of_animals(self) -> bool:

@@ -76,13 +76,14 @@ class Versions:
         self.applied = [one for one in self.applied if one not in mine]
         return changed
 
-    def is_duplicate(self, document: Applied) -> bool:
+    def original(self, document: Applied) -> int | None:
+        """The archive of a document that says the same and stands, if there is one."""
         owners = {self.owner(thing) for thing, _ in document.things}
         if document.action is Action.DELETE:
-            deletions = [one for one in self.applied if one.action is Action.DELETE]
-            return owners == {None} and any(one.things == document.things for one in deletions)
+            deletions = [one for one in self.applied if one.action is Action.DELETE and one.things == document.things]
+            return deletions[-1].number if owners == {None} and deletions else None
         (owner, *others) = owners
-        return not others and owner is not None and owner.things == document.things
+        return owner.number if not others and owner is not None and owner.things == document.things else None
 
     def refusal(self, document: Applied, thing: Thing) -> str | None:
         """The rule that keeps a document from changing something, None if none does."""

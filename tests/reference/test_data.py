@@ -192,7 +192,7 @@ def test_the_report_of_mgi_serves_as_the_strains(tmp_path: Path) -> None:
         ("projects", b"", "lacks the columns project"),
         ("colonies", b"colony_id\tcentre\n", "lacks the columns production_centre, status: .*'colony_id\\\\tcentre'"),
         ("projects", b"project\n", "has no rows"),
-        ("projects", b"name\nBaSH\n", "lacks the columns"),
+        ("projects", b"name\nBaSH\n", "lacks the columns project:"),
         ("projects", b"project\n\xff\n", "UTF-8"),
         ("projects", b'project\n"BaSH\n', "line"),
         ("strains", b"strain_id,name\nMGI:1\n", "line 2"),

@@ -1,6 +1,8 @@
 """Replays of stored archives: judged under a proposal as in an empty installation, and nothing is written."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -127,6 +129,16 @@ def test_a_replay_is_judging_anew(
     (centre,) = found.centres
     assert (centre.centre, centre.documents, centre.lost) == ("H", len(verdicts), len(changes))
     assert "S12" in {one.code for one in found.causes}
+
+
+def test_a_process_that_replays_knows_what_errors_group_by() -> None:
+    """Other modules of this process do; without them, each place of a schema error was a cause."""
+    program = (
+        "import dcc.replay.verdicts; from dcc.declarations import declaration_of;"
+        "print(declaration_of('schema-violation.missing_attribute').cause)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert told == 'Elements <{element}> lack the required attribute "{attribute}"\n'
 
 
 @pytest.mark.both_databases

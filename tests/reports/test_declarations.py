@@ -4,8 +4,8 @@ import pytest
 
 from dcc import errors
 from dcc.declarations import all_declared, declaration_of, declared
+from dcc.error_declarations import ERROR_KINDS, LISTING
 from dcc.messages import Message, mark, message, message_from_json, message_to_json, names_in
-from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.listings.findings import CONFIRMED_GONE
 

@@ -14,6 +14,7 @@ from babel.messages.frontend import parse_mapping_cfg
 from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 
+import dcc.error_declarations  # noqa: F401 - declares what it says of errors
 from dcc.declarations import all_declared, declaration_of, message_of
 from dcc.documents.schema_set import SCHEMA_FILES, SchemaSet
 from dcc.documents.validation import validate_document
@@ -24,7 +25,6 @@ from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem
 from dcc.qc.apply.upload_findings import UploadFinding, UploadJudgement, judge
 from dcc.qc.apply.versions import Version
-from dcc.reports.causes import errors as _declared_errors  # noqa: F401 - declares what it says of errors
 from dcc.reports.languages import Catalogue, known_languages, load_catalogue
 from dcc.reports.languages.loading import SHIPPED
 from dcc.rules.catalogue import CATALOGUE

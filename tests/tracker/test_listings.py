@@ -17,7 +17,7 @@ from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.base import PLAIN, ActionListing, DeltaStrategy, Extent, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.missing_archives import (
     WithdrawalProposalState,
@@ -75,6 +75,7 @@ class Shelf:
         whole: bool = True,
         limit: float = 1,
         quiet_seconds: float = 0,
+        extent: Extent = PLAIN,
     ) -> RecordedListing:
         self.now += timedelta(minutes=1)
         centres = {name: number for number, name in rows_in(self.tracker, select(Centre.id, Centre.short_name))}
@@ -83,7 +84,8 @@ class Shelf:
         def work(connection: Connection) -> RecordedListing:
             facts = (connection, self.session, self.settings.naming, centres, self.now)
             basis = ListingBasis(*facts, quiet_seconds, limit)
-            return ListingRecorder(basis, SourceAddress(source, "H", *place, delta=delta)).record(listings, whole=whole)
+            address = SourceAddress(source, "H", *place, delta=delta, extent=extent)
+            return ListingRecorder(basis, address).record(listings, whole=whole)
 
         return in_writing(self.tracker, work)
 
@@ -482,7 +484,7 @@ def test_nothing_is_proposed_after_a_listing_in_part_or_one_that_is_not_believed
     shelf.add(*everything, delta=FULL)
     assert shelf.add(D, limit=0.2, delta=FULL).shrunk
     assert shelf.proposed() == []
-    assert [(believed, elsewhere) for _, _, believed, _, elsewhere, _ in shelf.missing()] == [(False, False)] * 3
+    assert [row[2:5] for row in shelf.missing()] == [(False, True, False)] * 3
     shelf.add(D, limit=0.2, delta=FULL)
     assert len(shelf.proposed()) == 3
 
@@ -516,6 +518,22 @@ def test_what_is_proposed(shelf: Shelf, case: str, proposed: bool) -> None:
         assert shelf.proposed() == [(TWO, A.name, WithdrawalProposalState.OPEN)]
         return
     assert shelf.proposed() == ([(ONE, A.name, WithdrawalProposalState.OPEN)] if proposed else [])
+
+
+def test_what_lies_where_a_source_is_no_longer_listed_is_not_proposed(shelf: Shelf) -> None:
+    """Its listing says nothing of it, whatever of depth and patterns was changed."""
+    old, below = replace(B, folder="2026/old"), replace(C, folder="2026")
+    deep = Extent(depth=2)
+    shelf.record(ActionListing(Action.ADD, zips=(A, old, below, D)), delta=FULL, extent=deep)
+    shelf.load()
+    remaining = ActionListing(Action.ADD, zips=(D,))
+    for extent in (Extent(), Extent(depth=1, include=("2025/*",)), Extent(depth=2, include=("*.4.*",))):
+        shelf.record(remaining, delta=FULL, extent=extent)
+        assert {name for _, name, _ in shelf.proposed()} <= {A.name}
+    shelf.record(remaining, delta=FULL, extent=Extent(depth=2, exclude=("*/old/*",)))
+    assert {name for _, name, _ in shelf.proposed()} == {A.name, C.name}
+    shelf.record(remaining, delta=FULL, extent=deep)
+    assert {name for _, name, _ in shelf.proposed()} == {A.name, B.name, C.name}
 
 
 def test_the_strategy_is_kept_with_the_source(shelf: Shelf) -> None:

@@ -345,26 +345,32 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
 
     \b
     JSON: a list of {"zip", "centre", "source", "since" (not listed since then), "documents" (names of
-      those that stood), "state" (open, accepted, turned_down, came_back), "created", "decided",
-      "decided_by", "reason"}
+      those that stood), "copies" (archives with the same documents that a source lists), "state"
+      (open, accepted, turned_down, came_back), "created", "decided", "decided_by", "reason"}
     """
     if ctx.invoked_subcommand is not None:
         return
+    from dcc.session.data.withdrawals import listed_copies
     from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
     from dcc.tracker.queries.zip_filters import require_centre
 
     states = tuple(WithdrawalProposalState) if state == "all" else (WithdrawalProposalState(state),)
-    with reading_tracker() as connection:
+    with reading_tracker() as connection, reading_qc() as qc:
         _require_source(connection, source_id)
         if centre is not None:
             require_centre(connection, centre)
         found = list_proposals(connection, states=states, source=source_id, centre=centre)
+        copies = listed_copies(connection, qc, [proposal.key for proposal in found])
     names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
     echo_list(
-        [{"zip": str(proposal.key), **fields_of(proposal, *names)} for proposal in found],
-        "submission=zip, source, missing since=since, documents, state, by=decided_by, reason",
+        [
+            {"zip": str(one.key), **fields_of(one, *names), "copies": [str(copy) for copy in copies.get(one.key, ())]}
+            for one in found
+        ],
+        "submission=zip, source, missing since=since, documents, listed as=copies, state, by=decided_by, reason",
         documents=lambda one: len(one["documents"]),
-        flexible=["reason", "by", "documents", "missing since"],
+        copies=lambda one: ", ".join(one["copies"]),
+        flexible=["reason", "by", "documents", "missing since", "listed as"],
         none="No withdrawal is proposed. What sources list no more: dcc source missing",
     )
 
@@ -393,11 +399,12 @@ _choice = options(
     exits={1: "one of them stays open", 2: "no such proposal is open"},
 )
 @_choice
-def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str) -> None:
+@yes_option
+def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, yes: bool) -> None:
     """Withdraw the data of missing archives.
 
     Like `dcc data undo`, the newest archive first. A proposal stays open if a later document builds on the data, or if
-    they belong to a centre that has not delegated.
+    they belong to a centre that has not delegated. So does one whose documents a source lists in another archive.
 
     \b
     JSON: a list of {"zip", "withdrawn" (how many documents), "problem" (why it stays open, or null)}
@@ -408,6 +415,8 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
+        if chosen:
+            ask_in_production(f"Withdraw all data of {count_of(len(chosen), 'archive')}?", yes=yes)
         decided = accept_proposals(tracker, qc, settings, chosen, author=user_name(), reason=reason)
     left = [one for one in decided if one.problem is not None]
     documents = count_of(sum(one.withdrawn for one in decided), "document")
@@ -416,7 +425,7 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
         "contexts and overviews up to date: dcc crawl."
     )
     made = [{"zip": str(one.proposal.key), **fields_of(one, "withdrawn", "problem")} for one in decided]
-    echo_result(made, text)
+    echo_result(made, settings.labelled(text))
     for one in left:
         click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
     if left:
@@ -445,7 +454,7 @@ def turn_down(zip_actions: tuple[str, ...], everything: bool, source_id: int | N
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
         decide_proposals(tracker, chosen, WithdrawalProposalState.TURNED_DOWN, author=user_name(), reason=reason)
     text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
-    echo_result([str(proposal.key) for proposal in chosen], text)
+    echo_result([str(proposal.key) for proposal in chosen], settings.labelled(text))
 
 
 def _chosen(

@@ -14,8 +14,8 @@ from typing import Final
 
 from dcc import errors
 from dcc.declarations import ACTOR_NAMES, acting
+from dcc.error_declarations import ERROR_KINDS  # noqa: F401 - declares the errors
 from dcc.errors import DccError
-from dcc.reports.causes.errors import ERROR_KINDS  # noqa: F401 - declares the errors
 from dcc.vocabulary import Actor
 
 

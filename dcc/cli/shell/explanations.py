@@ -14,10 +14,10 @@ from typing import Final
 from dcc.cli.shell import error_advice
 from dcc.cli.shell.error_advice import Explanation
 from dcc.declarations import ACTOR_NAMES, Declaration, acting, acts_in, declared
+from dcc.error_declarations import ERROR_KINDS, LISTING
 from dcc.messages import filled, names_in
 from dcc.outcomes import FAILED_ENDS, SESSION_MEANINGS, EndReason
 from dcc.phases import Phase, Status
-from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.reports.checks import OF_GROUPS, OTHERS
 from dcc.rules.catalogue import CATALOGUE, GROUPS, UNWAIVABLE
 from dcc.runtime.installed_packages import has_platform

@@ -8,7 +8,7 @@ other ended, so that queries about the time before and in between still work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -29,14 +29,17 @@ from sqlalchemy import (
 
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
+from dcc.messages import from_json
 from dcc.naming import Action
+from dcc.outcomes import ZipKey
 from dcc.qc.apply.documents import other_centres_of
 from dcc.qc.apply.holding import check_signature, owners_of_held_documents
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import end_versions, is_lifetime_of, reopen_versions, same_animal, same_key, with_experiments
-from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.rows.documents import close_findings
 from dcc.rights import Rights
+from dcc.rules.upload import DUPLICATE
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
 
 _WITHDRAWN: Final[BindParameter[int]] = bindparam("withdrawn")
@@ -136,6 +139,21 @@ def undo_submission(
         return replace(found, withdrawn=withdrawn, others=owners, declined=declined)
 
     return run_writing(engine, work, patience_seconds=PATIENCE_SECONDS)
+
+
+def copies_of(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, set[ZipKey]]:
+    """The submissions with documents that were not applied, as they are the same as some of `keys`; by these."""
+    table, originals = DOCUMENT.c, {str(key): key for key in keys}
+    query = (
+        select(table.zip_action, table.zip_file, FINDING.c.details)
+        .join(FINDING, FINDING.c.document_id == table.id)
+        .where(FINDING.c.rule == DUPLICATE, FINDING.c.is_active, table.state == DocumentState.APPLIED.value)
+    )
+    found: dict[ZipKey, set[ZipKey]] = {}
+    for action, file_name, details in connection.execute(query) if keys else ():
+        if original := originals.get(str((from_json(details) or {}).get("archive"))):
+            found.setdefault(original, set()).add(ZipKey(Action(action), file_name))
+    return found
 
 
 def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:

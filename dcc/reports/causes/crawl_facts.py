@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from dcc.declarations import VALUE, cause_id
+from dcc.error_declarations import FOREIGN, LISTING, declared_code
 from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.reports.causes.cause import Fact, FindingGroup
-from dcc.reports.causes.errors import FOREIGN, LISTING, declared_code
 from dcc.tracker.crawls import (
     CrawlEntry,
     CrawlFindingEntry,

@@ -12,11 +12,11 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, n
 
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.declarations import VALUE, cause_id
+from dcc.error_declarations import declared_code
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import Message, message_from_json
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.cause import Fact, FindingGroup
-from dcc.reports.causes.errors import declared_code
 from dcc.reports.causes.permitted import Names
 from dcc.reports.causes.scopes import Scope, zip_conditions
 from dcc.tracker.models import (

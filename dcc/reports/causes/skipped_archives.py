@@ -15,10 +15,10 @@ from sqlalchemy import Connection, and_, case, func, or_, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
+from dcc.error_declarations import LISTING, declared_code
 from dcc.messages import Message, mark, message, printable_detail
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing

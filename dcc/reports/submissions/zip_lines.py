@@ -9,9 +9,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, func, null, or_, select
 
 from dcc.declarations import acts_on
+from dcc.error_declarations import declared_code
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import Phase, State, Status
-from dcc.reports.causes.errors import declared_code
 from dcc.reports.submissions.accepted import copies_of_withdrawn, taken_zips
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.rules.catalogue import CATALOGUE

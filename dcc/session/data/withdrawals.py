@@ -15,7 +15,7 @@ from dcc.messages import mark
 from dcc.naming import NamingConvention
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.qc.apply.holding import check_signature
-from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
+from dcc.qc.apply.withdrawal import WithdrawalResult, copies_of, undo_submission
 from dcc.qc.judging import rejudging
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_log import clear_kinds, rewrite_log
@@ -31,7 +31,12 @@ from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.missing_archives import WithdrawalProposal, WithdrawalProposalState, decide_on_proposals
+from dcc.tracker.hostings.missing_archives import (
+    WithdrawalProposal,
+    WithdrawalProposalState,
+    decide_on_proposals,
+    listed_now,
+)
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
 from dcc.tracker.register.centres import find_archive, load_delegations
@@ -159,6 +164,12 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
     return documents_by_id(connection, touched)
 
 
+_COPIED: Final = (
+    "A source lists the same documents in {copies}, from where they were not taken, and would not be now. Keep the "
+    "data: dcc data proposals turn-down {key} --reason ... To withdraw them anyway: dcc data undo {key} --reason ..."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class DecidedProposal:
     """The result of a decision: the number of withdrawn documents, or why the proposal stays open."""
@@ -166,6 +177,16 @@ class DecidedProposal:
     proposal: WithdrawalProposal
     withdrawn: int = 0
     problem: str | None = None
+
+
+def listed_copies(tracker: Connection, qc: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, list[ZipKey]]:
+    """The submissions that a source lists with documents that were taken from one of `keys` instead; by these.
+
+    A centre that gives an archive another name brings this about.
+    """
+    copies = copies_of(qc, keys)
+    listed = listed_now(tracker, {copy for some in copies.values() for copy in some})
+    return {key: sorted(some & listed, key=str) for key, some in copies.items() if some & listed}
 
 
 def accept_proposals(
@@ -180,11 +201,18 @@ def accept_proposals(
     """Withdraw the data of the archives in some proposals, given oldest first, each by itself like `dcc data undo`.
 
     The newest goes first, and those that others build on are tried again after them. An obstacle leaves its proposal
-    open. Raises ConfigurationError for an unsuitable author or reason, and the `unreachable` error of either database.
+    open, and so do copies that are still listed: nothing of them would count. Raises ConfigurationError for an
+    unsuitable author or reason, and the `unreachable` error of either database.
     """
     check_signature(author, reason)
-    waiting = list(reversed(proposals))
-    ended: list[DecidedProposal] = []
+    with tracker.connect() as connection, qc.connect() as data:
+        copies = listed_copies(connection, data, [proposal.key for proposal in proposals])
+    ended = [
+        DecidedProposal(proposal, problem=_COPIED.format(key=proposal.key, copies=", ".join(map(str, some))))
+        for proposal in proposals
+        if (some := copies.get(proposal.key))
+    ]
+    waiting = [proposal for proposal in reversed(proposals) if proposal.key not in copies]
     while waiting:
         tried = [_accept(tracker, qc, settings, proposal, author, reason) for proposal in waiting]
         done = [decided for decided in tried if decided.problem is None]

@@ -15,12 +15,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
 
-from dcc.databases.list_parameters import IDS, change_about
+from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.runtime.clock import utc_now
+from dcc.sources.base import SourceAddress
 from dcc.tracker.hostings.changed_archives import LOADED, is_loaded
 from dcc.tracker.models import (
     Centre,
@@ -69,24 +70,30 @@ class WithdrawalProposal:
     reason: str | None
 
 
-def _is_hosted(row: Any, *, elsewhere: bool = False) -> ColumnElement[bool]:
-    """Whether a source, not removed, has the archive of a row; `elsewhere`: another one than that of the row."""
-    other = FileSourceHasZip.__table__.alias("other_hosting")
+_LISTED: Final = FileSourceHasZip.__table__.alias("other_hosting")
+
+
+def _is_hosted(row: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a source, not removed, lists the archive of a row now; by a hosting that meets the `conditions`."""
     return (
         exists()
-        .where(other.c.za_id == row.za_id, other.c.gone_since.is_(None))
-        .where(other.c.file_source_id != row.file_source_id if elsewhere else true())
-        .where(other.c.file_source_id == FileSource.id, FileSource.state_id == ResourceStateRow.id)
+        .where(_LISTED.c.za_id == row.za_id, _LISTED.c.gone_since.is_(None), *conditions)
+        .where(_LISTED.c.file_source_id == FileSource.id, FileSource.state_id == ResourceStateRow.id)
         .where(ResourceStateRow.short_name != SourceState.REMOVED)
         .correlate(row.__table__)
     )
 
 
-def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -> list[ZipKey]:
+_HOSTED_ELSEWHERE: Final = _is_hosted(FileSourceHasZip, _LISTED.c.file_source_id != FileSourceHasZip.file_source_id)
+"""Condition on a hosting: another source lists its archive now."""
+
+
+def propose_withdrawals(connection: Connection, address: SourceAddress, now: datetime) -> list[ZipKey]:
     """Propose withdrawals for all archives that a source no longer lists; returns the new proposals.
 
     Call after a complete, believed listing. Archives that nobody hosts and that have applied documents are proposed,
-    unless that was decided since they disappeared.
+    unless that was decided since they disappeared. The listing does not tell of those that lay where the source is no
+    longer listed.
     """
     of_any = FileSourceHasZip.__table__.alias("any_hosting")
     known = exists().where(
@@ -100,22 +107,24 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
         ),
     )
     query = (
-        select(ZipAction.id, *KEY, FileSourceHasZip.gone_since, XmlFile.fname)
+        select(ZipAction.id, *KEY, FileSourceHasZip.gone_since, FileSourceHasZip.folder, XmlFile.fname)
         .select_from(FileSourceHasZip)
         .join(ZipAction)
         .join(ZipFile)
         .join(of_any, of_any.c.za_id == ZipAction.id)
         .join(ZipDownload, ZipDownload.zf_id == of_any.c.id)
         .join(XmlFile)
-        .where(FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_not(None), LOADED)
-        .where(~_is_hosted(FileSourceHasZip), ~known)
+        .where(FileSourceHasZip.file_source_id == address.id, FileSourceHasZip.gone_since.is_not(None), LOADED)
+        .where(~_HOSTED_ELSEWHERE, ~known)
         .distinct()
         .order_by(ZipAction.id, XmlFile.fname)
     )
     found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
     for row in connection.execute(query):
-        found[row.id, zip_key_of(row), row.gone_since].append(row.fname)
-    proposal = {"file_source_id": source_id, "state": WithdrawalProposalState.OPEN, "created": now}
+        key = zip_key_of(row)
+        if address.extent.covers(row.folder, key.file_name):
+            found[row.id, key, row.gone_since].append(row.fname)
+    proposal = {"file_source_id": address.id, "state": WithdrawalProposalState.OPEN, "created": now}
     rows = [
         {"za_id": za_id, "since": since, "documents": json.dumps(documents)} | proposal
         for (za_id, _, since), documents in found.items()
@@ -173,6 +182,15 @@ def list_proposals(
     ]
 
 
+def listed_now(connection: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
+    """Those of some submissions that a source, not removed, lists now."""
+    hostings = select(*KEY).select_from(FileSourceHasZip).join(ZipAction).join(ZipFile).join(FileSource)
+    query = hostings.join(ResourceStateRow).where(FileSourceHasZip.gone_since.is_(None))
+    query = query.where(ResourceStateRow.short_name != SourceState.REMOVED)
+    rows = rows_with(connection, query, ZipFile.file_name, {key.file_name for key in keys})
+    return {zip_key_of(row) for row in rows} & set(keys)
+
+
 def count_open(connection: Connection) -> dict[str | None, int]:
     """The number of open proposals, by the centre of the archive's name."""
     counted = select(Centre.short_name, func.count()).select_from(ProposedWithdrawal).join(ZipAction)
@@ -211,7 +229,7 @@ def missing_archives(connection: Connection, source: int | None = None) -> list[
         .correlate(FileSourceHasZip)
         .scalar_subquery()
     )
-    loaded, elsewhere = is_loaded(FileSourceHasZip.za_id), _is_hosted(FileSourceHasZip, elsewhere=True)
+    loaded, elsewhere = is_loaded(FileSourceHasZip.za_id), _HOSTED_ELSEWHERE
     since = func.coalesce(FileSourceHasZip.gone_since, FileSourceHasZip.missed_since)
     believed = FileSourceHasZip.gone_since.is_not(None).label("believed")
     facts = believed, loaded.label("loaded"), elsewhere.label("elsewhere"), proposal.label("state")

@@ -329,7 +329,7 @@ class ListingRecorder:
         return fewer >= _LEAST_LOST and fewer > self._basis.shrink_limit * before
 
     def _propose_withdrawals(self, result: RecordedListing) -> None:
-        keys = propose_withdrawals(self._basis.connection, self._address.id, self._basis.now)
+        keys = propose_withdrawals(self._basis.connection, self._address, self._basis.now)
         for action, number in sorted(Counter(key.action for key in keys).items()):
             text = proposed_message(self._address, action, number)
             result.findings.append(ListingFinding(PROPOSED, f"{action}/", None, text))
