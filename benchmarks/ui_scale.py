@@ -7,6 +7,7 @@ asked of a server that has just started, and again; a page asks for several at o
 from __future__ import annotations
 
 import json
+import signal
 import statistics
 import time
 import urllib.request
@@ -134,8 +135,12 @@ def served(archives: KnownArchives) -> Iterator[str]:
     port, log = free_port(), archives.home / "ui.log"
     command = [DCC, "ui", "--without-daemon", "--port", str(port)]
     environment = archives.environment(events=True)
-    with ServerProcess(command, port, log, lambda: "The UI is at" in log.read_text(), environment):
-        yield f"http://127.0.0.1:{port}"
+    with ServerProcess(command, port, log, lambda: "The UI is at" in log.read_text(), environment) as ui:
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            # Killed, it would leave behind the processes that it has started.
+            ui.stop(signal.SIGTERM)
 
 
 def answers(url: str) -> tuple[str, float]:

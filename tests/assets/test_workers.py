@@ -4,10 +4,9 @@ import base64
 import json
 import os
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from tests.support.dagster_instances import put_prepared
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
+from tests.support.process_trees import command_lines
 from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
@@ -70,27 +70,6 @@ def installed(root: Path) -> Installation:
 def crawl(installation: Installation, *, exit_code: int = 1, **more: str) -> str:
     """Run a session, which ends with 1 as some archives are faulty; what it says."""
     return "".join(run(installation, "crawl", exit_code=exit_code, **more))
-
-
-@contextmanager
-def command_lines() -> Iterator[set[str]]:
-    """What everybody on the machine is shown of processes meanwhile: their arguments."""
-    shown: set[str] = set()
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(0.2):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                with suppress(OSError):
-                    shown.add(path.read_text("latin-1"))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield shown
-    finally:
-        ended.set()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

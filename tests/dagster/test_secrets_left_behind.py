@@ -34,6 +34,7 @@ from tests.support.environments import clean
 from tests.support.installations import Installation, specimens
 from tests.support.left_behind import Left
 from tests.support.ports import free_port
+from tests.support.process_trees import command_lines
 from tests.support.served_sources import register
 from tests.support.servers import Authority, SftpServer, Share
 from tests.support.talking_servers import Talk, serving
@@ -131,19 +132,15 @@ class Session:
 
     def run(self, *arguments: str, exit_code: int) -> str:
         """Run `dcc` as a process; what it prints and what others see of it is among what is left."""
-        process = subprocess.Popen(
-            [PROGRAM, *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self.left.add(f"ps of {arguments}", Path(f"/proc/{process.pid}/cmdline").read_bytes())
-        out, err = process.communicate(timeout=120)
-        self.left.add(f"output of {arguments}", out)
-        self.left.add(f"errors of {arguments}", err)
-        assert process.returncode == exit_code, err.decode()
-        return err.decode()
+        with command_lines() as shown:
+            done = subprocess.run(
+                [PROGRAM, *arguments], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
+            )
+        self.left.add(f"ps of {arguments}", "\n".join(shown))
+        self.left.add(f"output of {arguments}", done.stdout)
+        self.left.add(f"errors of {arguments}", done.stderr)
+        assert done.returncode == exit_code, done.stderr.decode()
+        return done.stderr.decode()
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from pathlib import Path
 CORPUS = Path(__file__).parent / "corpus"
 FINDINGS = Path(__file__).parents[2] / ".fuzz"
 INSTRUMENTED = (
-    "dcc.archives.zip_archives",
-    "dcc.archives.extraction",
+    "dcc.archives",
+    "dcc.converters",
     "dcc.documents",
     "dcc.sources",
     "dcc.naming",

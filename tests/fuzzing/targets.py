@@ -20,10 +20,21 @@ from pydantic import SecretStr
 
 from dcc.archives.extraction import extract_archive
 from dcc.archives.limits import ArchiveLimits
+from dcc.archives.manifest import MANIFEST_NAMES, read_manifest
+from dcc.converters.base import SubmittedFile
+from dcc.converters.conversion import convert_file
+from dcc.converters.csv_tables import CsvTables
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError, BadChecksumFileError, BadFileNameError, DocumentError, ReferenceDataError
+from dcc.errors import (
+    ArchiveError,
+    BadChecksumFileError,
+    BadFileNameError,
+    DocumentError,
+    ManifestError,
+    ReferenceDataError,
+)
 from dcc.naming import ARCHIVE_SUFFIXES, Action, DocumentKind, NamingConvention
 from dcc.reference.loading import read_set
 from dcc.reference.snapshots import Provenance
@@ -112,6 +123,32 @@ def document(data: bytes) -> None:
                 pass
         except DocumentError as error:
             _legible(str(error))
+
+
+def table(data: bytes) -> None:
+    """A table of either kind: problems of its rows, or a document that can be validated."""
+    path, document = _folder() / "table.csv", _folder() / "converted.xml"
+    path.write_bytes(data)
+    for kind in DocumentKind:
+        submitted = SubmittedFile("table.csv", path, "H")
+        _, _, problems = convert_file(CsvTables(), submitted, kind, document, 10_000_000, 50)
+        # What XML cannot hold is found in the document.
+        found = validate_document(document, kind, _schemas(), max_errors=50, max_tree_bytes=1 << 20)
+        for problem in problems or found:
+            _legible(problem.message)
+            assert "The converter" not in problem.message, problem.message
+
+
+def manifest(data: bytes) -> None:
+    """A manifest of either format: the files that it names, or a reason."""
+    for name in MANIFEST_NAMES:
+        try:
+            rows = read_manifest(data, name, ARCHIVE)
+        except ManifestError as error:
+            _legible(str(error))
+        else:
+            for row in rows:
+                _legible(row.file, 4_000)
 
 
 def ftp_list(data: bytes) -> None:
@@ -225,7 +262,19 @@ def reference(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
-    for target in (archive, document, ftp_list, http_headers, index_page, md5_file, names, reference, sftp_names)
+    for target in (
+        archive,
+        document,
+        ftp_list,
+        http_headers,
+        index_page,
+        manifest,
+        md5_file,
+        names,
+        reference,
+        sftp_names,
+        table,
+    )
 }
 CORPUS = Path(__file__).parent / "corpus"
 

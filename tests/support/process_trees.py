@@ -1,6 +1,9 @@
-"""What processes have started, and what they have computed."""
+"""What processes have started, what everybody is shown of them, and what they have computed."""
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -28,6 +31,27 @@ def _parents() -> dict[int, int]:
             continue
         parents[int(entry.parent.name)] = int(fields[1])
     return parents
+
+
+@contextmanager
+def command_lines() -> Iterator[set[str]]:
+    """What everybody on the machine is shown meanwhile of what this process has started: their arguments."""
+    shown: set[str] = set()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.2):
+            for pid in descendants(os.getpid()):
+                with suppress(OSError):
+                    shown.add(Path(f"/proc/{pid}/cmdline").read_text("latin-1"))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        ended.set()
+        thread.join()
 
 
 def processor_seconds(pid: int) -> float:
