@@ -11,7 +11,7 @@ from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
 from dcc.tracker.models import Centre, FileSource
-from dcc.tracker.queries.zip_action_lists import find_zips
+from dcc.tracker.queries.submission_lists import find_zips
 
 
 def source_partitions(connection: Connection) -> dict[str, int]:

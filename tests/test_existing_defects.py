@@ -21,9 +21,9 @@ TABLE: Final = """\
     session/test_sessions_on_servers.py::test_the_second_source_delivers_what_the_first_broke_off
 4 sources of equal rating replaced each other, and the producer's own came last
     tracker/test_download_plan.py::test_the_producer_s_own_sources_come_first_then_few_failures_then_speed_then_age
-    session/test_zip_retries.py::test_sources_are_tried_in_order_and_in_rounds
+    session/test_submission_retries.py::test_sources_are_tried_in_order_and_in_rounds
 5 a failed download was never tried again
-    session/test_zip_retries.py::test_retries_are_counted_across_sessions
+    session/test_submission_retries.py::test_retries_are_counted_across_sessions
 6 an archive seen before its centre was registered failed for good
     tracker/test_listings.py::test_a_centre_registered_later_makes_its_archives_acceptable
 7 another content under a known name was not noticed
@@ -33,7 +33,7 @@ TABLE: Final = """\
     session/test_archive_transfer.py::test_too_few_or_too_many_bytes_are_no_success_and_nothing_stays
 9 an archive without a document stayed in work for ever
     archives/test_archives.py::test_an_archive_is_refused_whole_for
-    session/test_zip_processing.py::test_an_archive_that_is_refused_is_tried_nowhere_else
+    session/test_submission_processing.py::test_an_archive_that_is_refused_is_tried_nowhere_else
 10 files in folders and with odd endings vanished without a record
     archives/test_archives.py::test_every_entry_is_accounted_for
     archives/test_archives.py::test_documents_lie_in_folders_and_archives_two_levels_deep
@@ -81,10 +81,10 @@ TABLE: Final = """\
     settings/test_settings.py::test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be
     assets/test_session_in_dagster.py::test_a_session_does_not_begin_while_its_workers_lack_a_setting
 27 archives stayed open, and bombs were extracted
-    session/test_zip_processing.py::test_many_zips_come_through_in_bounded_threads
+    session/test_submission_processing.py::test_many_zips_come_through_in_bounded_threads
     hostile/test_archives_bounds.py::test_hostile_archives_are_refused_with_a_legible_reason_and_leave_nothing
 28 each archive had pools of threads of its own
-    session/test_zip_processing.py::test_many_zips_come_through_in_bounded_threads
+    session/test_submission_processing.py::test_many_zips_come_through_in_bounded_threads
 # Security
 29 no host key was verified
     sources/test_ssh.py::test_a_server_whose_key_was_never_accepted
@@ -102,7 +102,7 @@ TABLE: Final = """\
     sources/test_servers.py::test_two_centres_on_one_host_see_their_own_files_by_their_keys
 # Details and waste
 34 retries were counted within a run only
-    session/test_zip_retries.py::test_retries_are_counted_across_sessions
+    session/test_submission_retries.py::test_retries_are_counted_across_sessions
 35 HTTP was a protocol that nothing supported
     sources/test_http.py::test_archives_are_listed_with_size_time_and_checksum
     sources/test_http.py::test_requests_are_conditional_on_the_time_that_was_listed
@@ -117,7 +117,7 @@ TABLE: Final = """\
 39 each known archive cost several statements in each crawl
     test_benchmarks_known.py::test_the_statements_of_a_session_with_nothing_new_do_not_depend_on_how_much_is_known
 40 each document had processes of its own, and its schema was compiled for it
-    session/test_zip_processing.py::test_schemas_are_compiled_for_each_worker_and_not_for_each_document
+    session/test_submission_processing.py::test_schemas_are_compiled_for_each_worker_and_not_for_each_document
 41 failures after validation left no reason
     assets/metadata/test_documents.py::test_a_failed_upload_gives_its_reason
     assets/test_data_session.py::test_a_failed_check_names_document_line_rule_and_message_the_worst_first
@@ -130,7 +130,7 @@ TABLE: Final = """\
 44 the phase qc, the status cancelled and the MD5 of an archive were never set
     qc/test_contexts_building.py::test_what_is_done_stays_done_until_its_data_change
     cli/test_data_changes.py::test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry
-    session/test_zip_processing.py::test_it_is_taken_once_and_recorded_of_good_archives_and_bad
+    session/test_submission_processing.py::test_it_is_taken_once_and_recorded_of_good_archives_and_bad
 """
 """Each defect, and below it the tests that show it gone."""
 DEFECTS: Final = {

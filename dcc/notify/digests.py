@@ -20,13 +20,13 @@ from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause
 from dcc.reports.submissions.model import Outcome, ZipLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
-from dcc.reports.submissions.zip_lines import zips_of_session
+from dcc.reports.submissions.submission_lines import zips_of_session
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.session_zips import session_zip_ids, session_zips
+from dcc.tracker.queries.session_submissions import session_zip_ids, session_zips
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, zip_key_of
 

@@ -29,7 +29,7 @@ from dcc.tracker.models import (
     ZipDownload,
 )
 from dcc.tracker.problems import FAILING
-from dcc.tracker.queries.session_zips import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_zip_ids
 from dcc.tracker.submission_rows import newest_downloads
 
 

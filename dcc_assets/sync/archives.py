@@ -44,8 +44,8 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
-from dcc.tracker.queries.session_zips import of_centres
-from dcc.tracker.queries.zip_filters import select_zip_actions
+from dcc.tracker.queries.session_submissions import of_centres
+from dcc.tracker.queries.submission_filters import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import VALID

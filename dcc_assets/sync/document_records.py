@@ -28,7 +28,7 @@ from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
-from dcc.tracker.queries.zip_filters import select_zip_actions
+from dcc.tracker.queries.submission_filters import select_zip_actions
 from dcc.tracker.submission_rows import latest_downloads, zip_key_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, not_, true
 
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.queries.session_zips import of_centres
+from dcc.tracker.queries.session_submissions import of_centres
 
 
 class Watermark(Protocol):

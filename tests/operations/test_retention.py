@@ -36,7 +36,7 @@ from dcc.phases import Phase, State, Status
 from dcc.session.data.rechecks import recheck
 from dcc.settings import Settings
 from dcc.store.staging import Origin, Staging, remove_leftovers
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from tests.support.asking import in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite

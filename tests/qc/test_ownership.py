@@ -22,8 +22,8 @@ from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable
 from dcc.tracker.models import OwnerNotice
 from dcc.tracker.queries.state_counts import held_documents
+from dcc.tracker.queries.submission_stories import zip_story
 from dcc.tracker.queries.waiting_work import waiting_zip_actions
-from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
 from tests.support.asking import column_in, in_both, in_reading, in_writing

@@ -32,7 +32,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
-from dcc.reports.submissions.zip_lines import zips_of_centre
+from dcc.reports.submissions.submission_lines import zips_of_centre
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker import progress
@@ -41,10 +41,10 @@ from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.listings.findings import LISTED_TWICE
 from dcc.tracker.models import Centre, CrawlFinding, ZipAction
 from dcc.tracker.models import ZipFile as ZipFileRow
-from dcc.tracker.queries.session_zips import of_centres
+from dcc.tracker.queries.session_submissions import of_centres
 from dcc.tracker.queries.state_counts import count_documents
-from dcc.tracker.queries.zip_action_lists import find_zips, select_zips
-from dcc.tracker.queries.zip_filters import ZipFilter
+from dcc.tracker.queries.submission_filters import ZipFilter
+from dcc.tracker.queries.submission_lists import find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.vocabulary import Actor

@@ -28,7 +28,7 @@ from dcc.reports.submissions.model import Outcome, Standing, SubmissionReport, T
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.sentences import who_acts
-from dcc.reports.submissions.zip_lines import outcome_of
+from dcc.reports.submissions.submission_lines import outcome_of
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, decisions_of, record_decisions

@@ -37,7 +37,7 @@ from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import XmlFile, XmlLog, ZipDownload
-from dcc.tracker.queries.zip_stories import Host
+from dcc.tracker.queries.submission_stories import Host
 from dcc.vocabulary import Severity
 from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite

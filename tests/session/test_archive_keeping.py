@@ -12,7 +12,7 @@ from dcc.naming import Action
 from dcc.operations.archive_audits import audit_archives
 from dcc.outcomes import EndReason, ZipKey
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from tests.support.asking import column_in, execute_in, in_reading, rows_in
 from tests.support.installations import Folder, Installation, md5, specimens
 

@@ -22,7 +22,7 @@ from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.models import FileSourceHasZip, Reopening, SourceCrawlRow, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in, value_in

@@ -24,7 +24,7 @@ from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message
 from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile
-from dcc.tracker.queries.zip_action_lists import find_zips
+from dcc.tracker.queries.submission_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
 from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite

@@ -19,7 +19,7 @@ from dcc.sources.base import Connection, SourceAddress
 from dcc.sources.connect import connect
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import MODIFIED, Fetches, Folder

@@ -21,9 +21,9 @@ from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
 from dcc.tracker.queries.board import archives_on_page
-from dcc.tracker.queries.zip_action_lists import find_zips
-from dcc.tracker.queries.zip_filters import ZipFilter
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_filters import ZipFilter
+from dcc.tracker.queries.submission_lists import find_zips
+from dcc.tracker.queries.submission_stories import zip_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
 from tests.qc.test_ownership import notices

@@ -23,7 +23,7 @@ from dcc.settings import Settings
 from dcc.tracker.crawls import list_open_sessions, list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipDownload
-from dcc.tracker.queries.session_zips import session_zips
+from dcc.tracker.queries.session_submissions import session_zips
 from tests.support.asking import column_in, in_reading, rows_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_processes import holding

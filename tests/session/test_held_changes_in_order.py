@@ -10,7 +10,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.tracker import progress
 from dcc.tracker.queries.state_counts import held_documents
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from dcc.tracker.register.centres import find_archive
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens

@@ -16,7 +16,7 @@ from dcc.session.data.data_session import DataSession
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import load_settings
 from dcc.tracker.hostings.changed_archives import loaded_zips
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from dcc_assets.metadata.documents import data_report
 from dcc_assets.sync.document_records import recorded_data
 from tests.support.asking import in_both

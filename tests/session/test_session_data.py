@@ -22,9 +22,9 @@ from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import ZipFile
-from dcc.tracker.queries.zip_action_lists import select_zips
-from dcc.tracker.queries.zip_filters import ZipFilter
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_filters import ZipFilter
+from dcc.tracker.queries.submission_lists import select_zips
+from dcc.tracker.queries.submission_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import zip_action_ids

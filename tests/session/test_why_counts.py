@@ -6,11 +6,11 @@ from collections import Counter
 from dcc.cli.demo import submissions
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.submissions.model import Outcome
-from dcc.reports.submissions.zip_lines import zips_of_centre
+from dcc.reports.submissions.submission_lines import zips_of_centre
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
-from dcc.tracker.queries.zip_action_lists import select_zips
-from dcc.tracker.queries.zip_filters import ZipFilter
+from dcc.tracker.queries.submission_filters import ZipFilter
+from dcc.tracker.queries.submission_lists import select_zips
 from dcc.vocabulary import Actor
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.sources.host_keys import HostKey
-    from dcc.tracker.queries.zip_action_lists import ZipEntry
+    from dcc.tracker.queries.submission_lists import ZipEntry
 
 _MARK = ".made-by-dcc-demo"
 _PAUSED = "The servers of the demonstration are stopped."
@@ -212,8 +212,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
     from dcc.databases.transactions import writing
     from dcc.runtime.clock import utc_now
     from dcc.sources.crawl_policy import Pause
-    from dcc.tracker.queries.zip_action_lists import find_zips
-    from dcc.tracker.queries.zip_filters import ZipFilter
+    from dcc.tracker.queries.submission_filters import ZipFilter
+    from dcc.tracker.queries.submission_lists import find_zips
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_schedules import set_pause
 

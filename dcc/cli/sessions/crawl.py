@@ -254,7 +254,7 @@ def _keys_to_retry(
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
     from dcc.tracker.hostings.retries import why_not_retriable
-    from dcc.tracker.queries.zip_action_lists import select_zips
+    from dcc.tracker.queries.submission_lists import select_zips
 
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
     if by_name and not (dry_run or any(filters.values())):

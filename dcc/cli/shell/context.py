@@ -126,7 +126,7 @@ def reading_qc(settings: Settings | None = None) -> Iterator[Connection]:
 
 def require_centres(settings: Settings, *centres: str | None) -> None:
     """Raise NotFoundError for a centre that the tracker does not know; None is any."""
-    from dcc.tracker.queries.zip_filters import require_centre
+    from dcc.tracker.queries.submission_filters import require_centre
 
     codes = [code for code in centres if code is not None]
     if codes:
@@ -174,7 +174,7 @@ def parse_zip_key(text: str) -> ZipKey:
 
 
 def _only_action_of(name: str) -> ZipKey:
-    from dcc.tracker.queries.zip_action_lists import actions_of_archive
+    from dcc.tracker.queries.submission_lists import actions_of_archive
     from dcc.tracker.submission_rows import nearest_submissions
 
     with reading_tracker() as connection:

@@ -19,7 +19,7 @@ from dcc.phases import Phase, Status
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dcc.tracker.queries.zip_action_lists import SelectedZip
+    from dcc.tracker.queries.submission_lists import SelectedZip
 
 RefusalText = Callable[["SelectedZip"], str]
 """Why a submission is left out; empty if it is not."""
@@ -166,7 +166,7 @@ def _do(
     from dcc.databases.columns import require_text
     from dcc.databases.transactions import writing
     from dcc.tracker.models import ZipDecision
-    from dcc.tracker.queries.zip_action_lists import select_zips
+    from dcc.tracker.queries.submission_lists import select_zips
 
     text = ""
     if reason is not None:

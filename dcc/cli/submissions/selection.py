@@ -14,8 +14,8 @@ from dcc.naming import Action
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
-    from dcc.tracker.queries.zip_action_lists import SelectedZip
-    from dcc.tracker.queries.zip_filters import ZipFilter
+    from dcc.tracker.queries.submission_filters import ZipFilter
+    from dcc.tracker.queries.submission_lists import SelectedZip
 
 
 _FILTERS = (
@@ -89,7 +89,7 @@ def filter_of(
 ) -> ZipFilter:
     """The filter that options make; `others` are as in `ZipFilter`. Raises NotFoundError for an unknown code."""
     from dcc.cli.shell.error_advice import explain
-    from dcc.tracker.queries.zip_filters import ZipFilter
+    from dcc.tracker.queries.submission_filters import ZipFilter
 
     entry = None if code is None else explain(code)
     if code is not None and entry is None:

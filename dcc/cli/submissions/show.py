@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dcc.reports.causes.cause import FailedDocument
     from dcc.tracker.crawls import CrawlFindingEntry
     from dcc.tracker.decisions import Decision
-    from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, ReopeningStory, ZipStory
+    from dcc.tracker.queries.submission_stories import DocumentStory, DownloadStory, Host, ReopeningStory, ZipStory
 
 _ERRORS_SHOWN = 10
 _FURTHER = "      "
@@ -74,7 +74,7 @@ def show(zip_action: str, all_errors: bool) -> None:
       removals    when its archive or documents went from staging, as reasons
     """
     from dcc.reports.causes.failed_specimens import RULE, DocumentReader, failed_documents_with
-    from dcc.tracker.queries.zip_stories import zip_story
+    from dcc.tracker.queries.submission_stories import zip_story
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with reading_tracker(settings) as connection:

@@ -41,7 +41,7 @@ def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
       addresses of its centre or, if its name has none, of the one whose source it is on),
       "reason" (why it failed), "on_hold"; contact and reason may be null
     """
-    from dcc.tracker.queries.zip_action_lists import find_zips
+    from dcc.tracker.queries.submission_lists import find_zips
 
     criteria = filter_of(**filters, on_hold=on_hold or None)
     failing = acknowledged or criteria.status is Status.FAILED

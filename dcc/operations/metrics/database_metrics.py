@@ -38,7 +38,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.queries.session_zips import count_session_zips
+from dcc.tracker.queries.session_submissions import count_session_zips
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.queries.waiting_work import waiting_zip_actions
 from dcc.tracker.register.file_sources import list_sources

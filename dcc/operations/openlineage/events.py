@@ -29,7 +29,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import SessionEntry, TaskEntry, list_sessions
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.session_zips import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_zip_ids
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.submission_rows import KEY, newest_downloads, state_of, zip_key_of
 

@@ -34,7 +34,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, XmlFile, ZipAction, ZipActionLog, ZipFile
-from dcc.tracker.queries.zip_filters import select_zip_actions
+from dcc.tracker.queries.submission_filters import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING
 from dcc.tracker.stored_archives import not_stored_everywhere

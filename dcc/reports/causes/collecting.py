@@ -19,7 +19,7 @@ from dcc.settings import Settings
 from dcc.tracker.crawls import SessionEntry, require_session
 from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import Centre, XmlLog, ZipActionLog, ZipLog
-from dcc.tracker.queries.session_zips import session_zips
+from dcc.tracker.queries.session_submissions import session_zips
 
 Subject: TypeAlias = ZipKey | str | int
 """A submission, a centre by its code, or a session by its number."""

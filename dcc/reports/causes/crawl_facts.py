@@ -24,7 +24,7 @@ from dcc.tracker.crawls import (
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
-from dcc.tracker.queries.session_zips import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_zip_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import is_named

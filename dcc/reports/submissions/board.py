@@ -26,7 +26,7 @@ from dcc.reports.submissions.templates import render
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
-from dcc.tracker.queries.zip_filters import ZipFilter
+from dcc.tracker.queries.submission_filters import ZipFilter
 from dcc.tracker.register.centres import list_centres
 
 Choice = TypeVar("Choice", bound=IntEnum)

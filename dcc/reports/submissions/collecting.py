@@ -36,7 +36,7 @@ from dcc.reports.submissions.model import (
     Tone,
     ZipLine,
 )
-from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
+from dcc.reports.submissions.submission_lines import line_of, zips_of_centre, zips_of_session
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
 from dcc.runtime.clock import utc_now
@@ -56,7 +56,7 @@ from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
-from dcc.tracker.queries.session_zips import (
+from dcc.tracker.queries.session_submissions import (
     SessionZip,
     session_document_states,
     session_entries,
@@ -65,8 +65,8 @@ from dcc.tracker.queries.session_zips import (
     zips_without_room,
 )
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.zip_filters import require_centre
-from dcc.tracker.queries.zip_stories import DownloadStory, ZipStory, zip_story
+from dcc.tracker.queries.submission_filters import require_centre
+from dcc.tracker.queries.submission_stories import DownloadStory, ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues

@@ -19,7 +19,7 @@ from dcc.reports.submissions.sentences import (
     who_acts_on,
 )
 from dcc.runtime.json_values import fields_of, json_ready
-from dcc.tracker.queries.zip_stories import DownloadStory
+from dcc.tracker.queries.submission_stories import DownloadStory
 
 FORMAT: Final = 1
 """Number of the form of the object: grows when something in it changes its meaning."""

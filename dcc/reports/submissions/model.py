@@ -18,7 +18,7 @@ from dcc.runtime.legible_text import legible
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.zip_stories import DownloadStory, Host, ReopeningStory
+from dcc.tracker.queries.submission_stories import DownloadStory, Host, ReopeningStory
 from dcc.tracker.session_statistics import SourceStatistics
 from dcc.vocabulary import Actor
 

@@ -29,7 +29,7 @@ from dcc.reports.submissions.model import (
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.zip_stories import DownloadStory
+from dcc.tracker.queries.submission_stories import DownloadStory
 from dcc.tracker.session_statistics import SourceStatistics, seconds_text
 from dcc.vocabulary import Actor
 

@@ -161,7 +161,7 @@ def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
 
 def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int, list[str]]:
     """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
-    from dcc.reports.submissions.zip_lines import zips_of_session
+    from dcc.reports.submissions.submission_lines import zips_of_session
     from dcc.tracker.crawls import list_sessions
 
     began = time.monotonic()

@@ -15,7 +15,7 @@ from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, hosted
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction, ZipFile
-from dcc.tracker.queries.zip_filters import OLDEST_FIRST
+from dcc.tracker.queries.submission_filters import OLDEST_FIRST
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import KEY, is_at, named_after, zip_key_of
 

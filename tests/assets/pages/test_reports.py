@@ -24,8 +24,8 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import Centre
-from dcc.tracker.queries.zip_action_lists import select_zips
-from dcc.tracker.queries.zip_filters import ZipFilter
+from dcc.tracker.queries.submission_filters import ZipFilter
+from dcc.tracker.queries.submission_lists import select_zips
 from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
 from dcc_assets.pages.server import HEADERS, report_routes

@@ -12,7 +12,7 @@ from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import update_qc_states
 from dcc.tracker.models import ZipAction
-from dcc.tracker.queries.zip_action_lists import find_zips
+from dcc.tracker.queries.submission_lists import find_zips
 from dcc_assets.graph import CHECK_OF_PHASE
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events

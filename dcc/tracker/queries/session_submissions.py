@@ -26,7 +26,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_of
 from dcc.tracker.queries.state_counts import StateCount, count_documents, select_entries
-from dcc.tracker.queries.zip_filters import OLDEST_FIRST, select_zip_actions
+from dcc.tracker.queries.submission_filters import OLDEST_FIRST, select_zip_actions
 from dcc.tracker.states import EXTRACTING, WAITING
 from dcc.tracker.submission_rows import (
     KEY,

@@ -28,7 +28,7 @@ from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import CrawlingSession, Reopening, XmlLog, ZipFile, ZipLog
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from tests.session.test_bad_copies import ENCRYPTED, WITH_ONE_TWICE
 from tests.support import dying_session
 from tests.support.asking import column_in, in_reading, row_in, rows_in

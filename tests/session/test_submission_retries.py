@@ -28,7 +28,7 @@ from dcc.session.sessions import Session
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.queries.submission_stories import zip_story
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sync.archives import recorded_zips

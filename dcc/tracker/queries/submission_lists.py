@@ -1,7 +1,7 @@
 """Lists of submissions: as filters select them, with their states and why they failed, and as people name them.
 
 Every query is a fixed number of statements, for any number of archives. Nothing here writes. `tracker.crawls` has the
-queries about crawls and sessions, `zip_stories` those about one submission.
+queries about crawls and sessions, `submission_stories` those about one submission.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
-from dcc.tracker.queries.zip_filters import OLDEST_FIRST, ZipFilter, conditions_of, require_centre, select_zip_actions
+from dcc.tracker.queries.submission_filters import (
+    OLDEST_FIRST,
+    ZipFilter,
+    conditions_of,
+    require_centre,
+    select_zip_actions,
+)
 from dcc.tracker.states import NOT_ARRIVED
 from dcc.tracker.submission_rows import group_pairs, newest_downloads, object_of
 

@@ -13,7 +13,7 @@ from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.board import collect_board, render_board
-from dcc.reports.submissions.zip_lines import zips_of_centre
+from dcc.reports.submissions.submission_lines import zips_of_centre
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
 from dcc.tracker.database import exception_id
@@ -30,10 +30,10 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.progress import StateReport, Subject
-from dcc.tracker.queries import board, state_counts, zip_action_lists
+from dcc.tracker.queries import board, state_counts, submission_lists
 from dcc.tracker.queries.board import Cell
+from dcc.tracker.queries.submission_filters import ZipFilter
 from dcc.tracker.queries.waiting_work import waiting_zip_actions
-from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.tracker.states import REFUSED
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
@@ -122,7 +122,7 @@ def test_what_names_no_centre_is_of_that_on_whose_source_it_is_at_present(tracke
     with tracker.connect() as connection:
         for centre, keys in expected.items():
             wanted = ZipFilter(centre=centre)
-            listed = zip_action_lists.find_zips(connection, wanted)
+            listed = submission_lists.find_zips(connection, wanted)
             shown = board.archives_on_page(connection, wanted, 1)
             assert sorted(f"{one.action}/{one.file_name}" for one in listed) == keys
             assert sorted((one.centre, str(one.key)) for one in shown) == [(centre, key) for key in keys]
@@ -162,7 +162,7 @@ def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(
         for document, kind, severity, cleared in entries:
             row = {"xml_id": document, "exception_id": exception_id(connection, kind, kind), "message": f"Of {kind}."}
             insert_rows(connection, XmlLog.__table__, [{**row, "severity": severity, "cleared": cleared}])
-    reasons = in_reading(tracker, zip_action_lists.failure_reasons, [failed.za_id, sound.za_id])
+    reasons = in_reading(tracker, submission_lists.failure_reasons, [failed.za_id, sound.za_id])
     assert {za_id: reason.kind for za_id, reason in reasons.items()} == {failed.za_id: "X4"}
 
 
@@ -175,7 +175,7 @@ def test_a_name_that_conforms_by_now_is_not_selected_by_the_fault_that_it_had(tr
         rows = [{"za_id": each.za_id, "exception_id": kind, "message": "No."} for each in (refused, accepted)]
         insert_rows(connection, ZipActionLog, rows)
         progress.report(connection, [StateReport(Subject.ZIP_ACTION, refused.za_id, REFUSED)])
-    found = in_reading(tracker, zip_action_lists.find_zips, ZipFilter(kind="BadFileNameError"))
+    found = in_reading(tracker, submission_lists.find_zips, ZipFilter(kind="BadFileNameError"))
     assert [entry.file_name for entry in found] == ["H.2026-01-30.1.impc.zip"]
 
 
@@ -186,7 +186,7 @@ def test_a_name_that_conforms_by_now_is_not_selected_by_the_fault_that_it_had(tr
 )
 def test_a_pattern_of_names_tells_capitals_from_small_letters(tracker: Engine, pattern: str, found: int) -> None:
     put_zip(tracker, seed_source(tracker, seed_centre(tracker)), None, "2026-01-31")
-    assert len(in_reading(tracker, zip_action_lists.find_zips, ZipFilter(name=pattern))) == found
+    assert len(in_reading(tracker, submission_lists.find_zips, ZipFilter(name=pattern))) == found
 
 
 def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:
@@ -197,7 +197,7 @@ def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present
     put_zip(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
     seed_hosting(tracker, young.za_id, source)
     note_gone(tracker, tenth.za_id)
-    entries = in_reading(tracker, zip_action_lists.find_zips)
+    entries = in_reading(tracker, submission_lists.find_zips)
     assert [(e.file_name, e.action, e.sources) for e in entries] == [
         ("H.2026-01-01.2.impc.zip", Action.DELETE, (source,)),
         ("H.2026-01-01.10.impc.zip", Action.ADD, ()),
@@ -234,7 +234,7 @@ def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: E
         began = time.monotonic()
         found = waiting_zip_actions(connection)
         waited = time.monotonic() - began
-        everything = zip_action_lists.find_zips(connection)
+        everything = submission_lists.find_zips(connection)
     assert [key.file_name for key in found] == [f"H.2026-01-01.{n}.impc.zip" for n in range(10_000, MANY + 1, 10_000)]
     assert waited < MANY / 10_000
     assert len(everything) == MANY
@@ -366,7 +366,7 @@ def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engin
         with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
             state_counts.count_zip_actions(connection)
             state_counts.count_documents(connection)
-            zip_action_lists.find_zips(connection, ZipFilter(centre="H"))
+            submission_lists.find_zips(connection, ZipFilter(centre="H"))
             crawls.latest_crawls(connection)
             crawls.latest_findings(connection)
             crawls.list_sessions(connection)

@@ -23,9 +23,9 @@ from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_ar
 from dcc.tracker.hostings.older_archives import OlderArchive, zips_that_wait
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, submissions_with_entries
-from dcc.tracker.queries.session_zips import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_zip_ids
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.zip_filters import select_zip_actions
+from dcc.tracker.queries.submission_filters import select_zip_actions
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
 from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, state_of, zip_key_of
 from dcc.vocabulary import Actor
