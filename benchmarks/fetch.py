@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pydantic import SecretStr
 
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
@@ -52,7 +52,9 @@ def fetch_all(address: SourceAddress, settings: Settings, files: Sequence[Listed
     """Fetch every archive into staging. Raises what the first failure was."""
     waiting = deque(
         Transfer(
-            number, ZipKey(Action.ADD, file.name), Hosting(number, 1, file.size_bytes, file.modified, file.has_md5)
+            number,
+            SubmissionKey(Action.ADD, file.name),
+            Hosting(number, 1, file.size_bytes, file.modified, file.has_md5),
         )
         for number, file in enumerate(files)
     )

@@ -22,7 +22,7 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh
 from benchmarks.session import ARCHIVES, DOCUMENTS, SessionBenchmark
 from dcc.cli.shell.context import open_qc, open_tracker, settings_from_environment
-from dcc.data_outcomes import ZipData
+from dcc.data_outcomes import SubmissionData
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.session.data.data_processing import process_phase
@@ -73,7 +73,7 @@ def take_up() -> dict[str, tuple[float, float]]:
             statuses: Counter[Status] = Counter()
             wall, cpu = time.perf_counter(), _processor_seconds()
             for outcome in process_phase(work, phase):
-                if isinstance(outcome, ZipData):
+                if isinstance(outcome, SubmissionData):
                     statuses.update(document.status for document in outcome.documents)
             took[phase.short_name] = (time.perf_counter() - wall, _processor_seconds() - cpu)
             if statuses[Status.FAILED]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.installation import databases
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.reference.snapshots import load_active
 from dcc.replay.stored_archives import ArchiveBytes, centres_known, find_archives
@@ -30,7 +30,7 @@ def begin(setup: Setup, basis: PreparationBasis) -> tuple[ArchiveChecker, Prepar
     return archive_checks.begin(setup), preparing.begin(basis)
 
 
-def prepare(begun: tuple[ArchiveChecker, PreparationBasis], key: ZipKey, path: Path, target: Path) -> int:
+def prepare(begun: tuple[ArchiveChecker, PreparationBasis], key: SubmissionKey, path: Path, target: Path) -> int:
     """Open an archive, and prepare its documents; how many there are."""
     checker, basis = begun
     found = checker.check(path, target, None, None)

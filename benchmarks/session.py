@@ -23,7 +23,7 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh
 from dcc.cli.demo.submissions import DEFAULT_CREATED, archive, experiment_document, specimen_document
 from dcc.phases import Phase, State, Status
-from dcc.tracker.queries.state_counts import count_documents, count_zip_actions
+from dcc.tracker.queries.state_counts import count_documents, count_submission_states
 
 ARCHIVES = 200
 DOCUMENTS = 5
@@ -124,7 +124,7 @@ class SessionBenchmark:
         make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, databases)
         timing = timed([DCC, "crawl"], log=home.with_suffix(".log"), environment=environment)
         with open_databases(home, databases) as (_, tracker, _), tracker.connect() as connection:
-            for count, number in ((count_zip_actions, 1), (count_documents, DOCUMENTS)):
+            for count, number in ((count_submission_states, 1), (count_documents, DOCUMENTS)):
                 counted = {State(one.phase, one.status): one.count for one in count(connection)}
                 whole = counted.keys() <= ENDS[until] and sum(counted.values()) == number * self._archives
                 _require(whole, f"In {home}, {count.__name__} says {counted}")

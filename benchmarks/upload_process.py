@@ -31,7 +31,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     """Apply the documents; how many measurements they have. Raises RuntimeError when one did not take effect."""
     from pydantic import SecretStr
 
-    from dcc.outcomes import ZipKey
+    from dcc.outcomes import SubmissionKey
     from dcc.qc.apply.document_effect import DocumentWithRows
     from dcc.qc.apply.documents import apply_documents
     from dcc.qc.apply.entity_rows import columns_for
@@ -59,7 +59,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
             some = paths[start : start + _TOGETHER]
             target = Path(folder) / f"{start}.rows"
             documents = [DocumentToPrepare(str(path), KIND, "H", None) for path in some]
-            archive = ArchiveToPrepare(ZipKey(Action.ADD, f"{start}.zip"), "H", target, documents)
+            archive = ArchiveToPrepare(SubmissionKey(Action.ADD, f"{start}.zip"), "H", target, documents)
             prepared.append((start, some, target, processes.submit(target.name, prepare_archive, archive)))
         for start, some, target, made in prepared:
             made.result()

@@ -26,7 +26,7 @@ from benchmarks.servers import OpenSsh, ServerProcess, free_port
 from benchmarks.session import DOCUMENTS, put_archives
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
@@ -113,7 +113,7 @@ class WorkersBenchmark:
         for number, path in enumerate(sorted((self._remote / "add").iterdir()), start=1):
             status = path.stat()
             hosting = Hosting(number, 1, status.st_size, int(status.st_mtime), has_md5=False, own=True)
-            found.append(BatchArchive(ZipKey(Action.ADD, path.name), "H", hosting, None))
+            found.append(BatchArchive(SubmissionKey(Action.ADD, path.name), "H", hosting, None))
         return found
 
     def _prepare(self, settings: Settings, archives: Sequence[BatchArchive], batches: int) -> float:

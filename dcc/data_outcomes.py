@@ -9,7 +9,7 @@ from datetime import datetime
 from dcc.declarations import VALUE, message_of, rule_of
 from dcc.messages import Details, Message, mark, message
 from dcc.naming import DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import STATES, Phase, State, Status
 from dcc.vocabulary import ContextState, Severity
 
@@ -79,7 +79,7 @@ class DocumentData:
     finding_counts: Mapping[tuple[str, Severity], int] = field(default_factory=dict)
     reason: str | None = None
     cleared: int = 0
-    waits_for: ZipKey | None = None
+    waits_for: SubmissionKey | None = None
     left_out: tuple[Phase, ...] = ()
 
     @property
@@ -89,14 +89,14 @@ class DocumentData:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipData:
+class SubmissionData:
     """The results of one submission's documents in one phase, yielded once for each phase and submission.
 
     `reached` is that phase (upload, data, context, overview or qc); `phase` and `status` are those of the submission
     afterwards. `documents` are those that the phase was due for.
     """
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     reached: Phase
     phase: Phase
@@ -147,7 +147,7 @@ class OverviewsBuilt:
     finished: datetime
 
 
-DataOutcome = ZipData | ContextsBuilt | OverviewsBuilt
+DataOutcome = SubmissionData | ContextsBuilt | OverviewsBuilt
 """What the phases after validation yield while they run."""
 
 

@@ -46,7 +46,7 @@ class DocumentKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ZipName:
+class ArchiveName:
     """The parts of a conforming archive name."""
 
     file_name: str
@@ -152,23 +152,23 @@ class NamingConvention:
         object.__setattr__(self, "_zip", _compile(self.zip_pattern, needed, "zip"))
         object.__setattr__(self, "_document", _compile(self.document_pattern, needed | {"kind"}, "document"))
 
-    def parse_zip_name(self, name: str, centres: Container[str]) -> ZipName:
+    def parse_archive_name(self, name: str, centres: Container[str]) -> ArchiveName:
         """Parse an archive name.
 
         `centres` has the short names of all registered centres. Raises BadFileNameError with the reason.
         """
         match = _matched(self._zip, DEFAULT_ZIP_PATTERN, name, "impc.zip", _RENAME_ZIP)
-        return ZipName(name, *_stem(name, match, centres))
+        return ArchiveName(name, *_stem(name, match, centres))
 
-    def centre_of_zip(self, name: str) -> str | None:
+    def centre_of_archive(self, name: str) -> str | None:
         """The centre in an archive's name, registered or not; None without one."""
         try:
-            return self.parse_zip_name(name, ANY_CENTRE).centre
+            return self.parse_archive_name(name, ANY_CENTRE).centre
         except BadFileNameError:
             return None
 
     def parse_document_name(self, name: str, centres: Container[str]) -> DocumentName:
-        """Parse a document name. As `parse_zip_name`."""
+        """Parse a document name. As `parse_archive_name`."""
         ending = "(specimen|experiment).impc.xml"
         match = _matched(self._document, DEFAULT_DOCUMENT_PATTERN, name, ending, _RENAME_DOCUMENT)
         return DocumentName(name, *_stem(name, match, centres), _kind(name, match["kind"]))

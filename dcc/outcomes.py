@@ -91,7 +91,7 @@ FAILED_ENDS = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class ZipKey:
+class SubmissionKey:
     """A submission by name: users type and see `<action>/<file name>`."""
 
     action: Action
@@ -199,7 +199,7 @@ class DocumentOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipOutcome:
+class SubmissionOutcome:
     """The result of processing one submission.
 
     `reasons` are the entries of `zip_log` and `zip_action_log` for the attempts of this processing, oldest first.
@@ -211,7 +211,7 @@ class ZipOutcome:
     that hold about it, a sentence each.
     """
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     phase: Phase
     status: Status
@@ -317,9 +317,9 @@ class SourceCrawl(CrawlCounts):
     error: Problem | None
     seconds: float
     finished: datetime
-    new_zips: tuple[ZipKey, ...] = ()
-    refused_zips: tuple[tuple[ZipKey, str], ...] = ()
-    accepted_zips: tuple[ZipKey, ...] = ()
+    new_zips: tuple[SubmissionKey, ...] = ()
+    refused_zips: tuple[tuple[SubmissionKey, str], ...] = ()
+    accepted_zips: tuple[SubmissionKey, ...] = ()
     ignored_examples: tuple[tuple[str, str], ...] = ()
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

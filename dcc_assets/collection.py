@@ -11,7 +11,7 @@ from dcc.operations.session_work import SessionWork
 from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets import graph
-from dcc_assets.metadata.file_sources import found_zip_reports, source_report
+from dcc_assets.metadata.file_sources import found_archive_reports, source_report
 from dcc_assets.partitions import known_sources, source_partitions
 from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
@@ -109,7 +109,7 @@ def crawl(
     listed = []
     for outcome in work.crawl(source_ids):
         listed.append(outcome.partition)
-        recorder.record(found_zip_reports(outcome, staging))
+        recorder.record(found_archive_reports(outcome, staging))
         yield source_report(outcome)
     yield from overdue_changes(recorder, work.tracker, work.settings, listed)
     recorder.when_stored(lambda: note_shown(recorder.instance, work))

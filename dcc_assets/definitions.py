@@ -13,7 +13,7 @@ from dcc_assets.quality_control import chosen_contexts, chosen_qc
 from dcc_assets.reference import reference_sets, refresh_reference_data
 from dcc_assets.reports import chosen_reports
 from dcc_assets.sync.overdue import show_overdue_job
-from dcc_assets.validation import chosen_zip_actions
+from dcc_assets.validation import chosen_submissions
 from dcc_resources.code_location import platform_resources
 
 
@@ -22,7 +22,7 @@ def asset_definitions(settings: Settings | None = None) -> dg.Definitions:
     return dg.Definitions(
         assets=[
             chosen_file_sources,
-            chosen_zip_actions,
+            chosen_submissions,
             chosen_data,
             chosen_contexts,
             chosen_qc,

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Engine, select
 from dcc.databases.transactions import run_reading
 from dcc.errors import NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey, source_partition
+from dcc.outcomes import SubmissionKey, source_partition
 from dcc.tracker.models import Centre, FileSource
-from dcc.tracker.queries.submission_lists import find_zips
+from dcc.tracker.queries.submission_lists import find_submissions
 
 
 def source_partitions(connection: Connection) -> dict[str, int]:
@@ -32,12 +32,12 @@ def known_sources(tracker: Engine, partitions: Sequence[str]) -> list[int]:
     return [sources[partition] for partition in partitions]
 
 
-def known_keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
+def known_keys(tracker: Engine, partitions: Sequence[str]) -> list[SubmissionKey]:
     """As `known_keys_in`, with a connection of its own."""
     return run_reading(tracker, lambda connection: known_keys_in(connection, partitions))
 
 
-def known_keys_in(connection: Connection, partitions: Sequence[str]) -> list[ZipKey]:
+def known_keys_in(connection: Connection, partitions: Sequence[str]) -> list[SubmissionKey]:
     """The submissions of partition keys. Raises NotFoundError for an unknown one."""
     keys = keys_of_partitions(connection, partitions)
     missing = set(partitions) - {key.partition for key in keys}
@@ -49,23 +49,26 @@ def known_keys_in(connection: Connection, partitions: Sequence[str]) -> list[Zip
     return keys
 
 
-def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> list[ZipKey]:
+def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> list[SubmissionKey]:
     """The submissions of partition keys, without unknown ones.
 
-    A key is the submission's name itself unless the name is odd or long (ZipKey.partition): then the tracker is
+    A key is the submission's name itself unless the name is odd or long (SubmissionKey.partition): then the tracker is
     searched.
     """
     keys = [plain_key(partition) for partition in partitions]
     if None not in keys:
         return [key for key in keys if key is not None]
-    known = {key.partition: key for key in (ZipKey(zip_.action, zip_.file_name) for zip_ in find_zips(connection))}
+    known = {
+        key.partition: key
+        for key in (SubmissionKey(zip_.action, zip_.file_name) for zip_ in find_submissions(connection))
+    }
     return [known[partition] for partition in partitions if partition in known]
 
 
-def plain_key(partition: str) -> ZipKey | None:
+def plain_key(partition: str) -> SubmissionKey | None:
     """The submission whose name is exactly its partition key; None if only the tracker can tell."""
     action, _, file_name = partition.partition("/")
     if action not in set(Action):
         return None
-    key = ZipKey(Action(action), file_name)
+    key = SubmissionKey(Action(action), file_name)
     return key if key.partition == partition and "~" not in partition and "\\" not in partition else None

@@ -10,12 +10,12 @@ from typing import Final
 import dagster as dg
 from sqlalchemy import Connection
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.settings import Settings
 from dcc_assets.graph import QC, SUBMISSION_REPORTS, ZIP_ACTION_PARTITIONS, asset, chosen_assets
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
-from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
+from dcc_assets.metadata.links import links, report_of_centre, report_of_submission
 from dcc_assets.partitions import known_keys
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import MaterialisedPartition, PartitionReport, Result, results
@@ -58,14 +58,14 @@ def chosen_reports(
 
 
 def _keep_report(
-    tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings
+    tracker: Connection, qc: Connection | None, missing: str | None, key: SubmissionKey, settings: Settings
 ) -> PartitionReport:
     # Imported here, because plots and pages load large libraries.
     from dcc.reports.submissions.collecting import MAX_PICTURES
     from dcc.reports.submissions.stored_reports import store_report
 
     report, page, language = store_report(tracker, qc, missing, key, settings, max_pictures=MAX_PICTURES)
-    wanted = [("The report as it is now", report_of_zip(key))]
+    wanted = [("The report as it is now", report_of_submission(key))]
     if report.centre:
         wanted.append(("Report on the centre", report_of_centre(report.centre)))
     states = [(state.phase.short_name, state.status.short_name, state.count) for state in report.states]

@@ -10,14 +10,14 @@ from dagster import AssetExecutionContext
 
 from dcc.databases.transactions import run_reading
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import ZipKey, ZipOutcome
+from dcc.outcomes import SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.retries import require_retriable
 from dcc_assets import graph
 from dcc_assets.batches import workers_of
 from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
-from dcc_assets.metadata.archives import complete_zip_report, zip_report
+from dcc_assets.metadata.archives import archive_report, complete_archive_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
@@ -66,7 +66,7 @@ DOCUMENT_CHECKS: Final = tuple(
     check_specs=[*ARCHIVE_CHECKS, *DOCUMENT_CHECKS],
     description="Downloads, extracts and validates the submissions whose partitions are chosen, again and alone.",
 )
-def chosen_zip_actions(
+def chosen_submissions(
     context: AssetExecutionContext,
     tracker: TrackerResource,
     store: StoreResource,
@@ -89,7 +89,7 @@ def chosen_zip_actions(
     # Before the session: people are notified of one that broke off.
     run_reading(engine, lambda connection: require_retriable(connection, keys))
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
-        report = complete_zip_report if graph.ZIP_ACTIONS in chosen else zip_report
+        report = complete_archive_report if graph.ZIP_ACTIONS in chosen else archive_report
         reports = process(work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))
 
@@ -98,8 +98,8 @@ def process(
     work: SessionWork,
     recorder: EventRecorder,
     staging: Staging,
-    keys: Sequence[ZipKey] | None = None,
-    report: Callable[[ZipOutcome, Staging], PartitionReport] = zip_report,
+    keys: Sequence[SubmissionKey] | None = None,
+    report: Callable[[SubmissionOutcome, Staging], PartitionReport] = archive_report,
 ) -> Iterator[PartitionReport]:
     """Process the submissions of `keys` again, or all that wait and all failed downloads; report on each.
 

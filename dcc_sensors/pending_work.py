@@ -20,7 +20,7 @@ from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.retries import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
-from dcc.tracker.queries.waiting_work import waiting_zip_actions
+from dcc.tracker.queries.waiting_work import waiting_submissions
 from dcc.tracker.register.centres import imits_names
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues, usable_sources
@@ -154,7 +154,7 @@ def _pending_work(
     usable = usable_sources(connection, settings.source_failure_limit)
     return PendingWork(
         group=None if group is None else group.name,
-        waiting=len(waiting_zip_actions(connection, centres=centres, sources=usable)),
+        waiting=len(waiting_submissions(connection, centres=centres, sources=usable)),
         failed_downloads=count_not_arrived(connection, centres),
         open_session=open_session,
         active=_active(leases, group),

@@ -15,7 +15,7 @@ from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
 from dcc.session.session_request import Listeners, SessionRequest
-from dcc.tracker.queries.state_counts import StateCount, count_documents, count_zip_actions
+from dcc.tracker.queries.state_counts import StateCount, count_documents, count_submission_states
 from tests.support.asking import count_in
 from tests.support.sent_statements import sent_statements
 
@@ -46,7 +46,7 @@ def test_a_session_finds_nothing_new_in_what_the_benchmark_put_there(known: Know
     with known.databases() as (_, tracker, qc):
         with tracker.connect() as connection:
             waiting, done = StateCount(Phase.QC, Status.PENDING, 10), StateCount(Phase.QC, Status.DONE, 11)
-            assert count_zip_actions(connection) == [waiting, done]
+            assert count_submission_states(connection) == [waiting, done]
             assert sum(one.count for one in count_documents(connection)) == 21 * DOCUMENTS
         assert count_in(qc, DOCUMENT) == 21 * DOCUMENTS
 

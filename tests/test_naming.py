@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dcc.errors import BadFileNameError, ConfigurationError
 from dcc.messages import printable_detail
-from dcc.naming import KNOWN_CENTRES, DocumentKind, DocumentName, NamingConvention, ZipName
+from dcc.naming import KNOWN_CENTRES, ArchiveName, DocumentKind, DocumentName, NamingConvention
 from dcc.nearest_names import nearest_names, nearest_sentence
 
 CENTRES = frozenset(centre.short_name for centre in KNOWN_CENTRES) | {"Some_Centre"}
@@ -28,7 +28,7 @@ def test_every_conforming_name_comes_apart_into_what_it_was_made_of(
 ) -> None:
     stem = f"{centre}.{created.isoformat()}.{inc:0{width}}"
     archive, name = f"{stem}.impc.zip", f"{stem}.{kind}.impc.xml"
-    assert CONVENTION.parse_zip_name(archive, CENTRES) == ZipName(archive, centre, created, inc)
+    assert CONVENTION.parse_archive_name(archive, CENTRES) == ArchiveName(archive, centre, created, inc)
     assert CONVENTION.parse_document_name(name, CENTRES) == DocumentName(name, centre, created, inc, kind)
 
 
@@ -42,7 +42,7 @@ _near = st.from_regex(
 @given(st.one_of(st.text(), _near))
 def test_a_name_is_either_what_its_parts_spell_or_refused_with_a_reason_that_names_it(name: str) -> None:
     try:
-        parsed = CONVENTION.parse_zip_name(name, CENTRES)
+        parsed = CONVENTION.parse_archive_name(name, CENTRES)
     except BadFileNameError as error:
         assert f"'{printable_detail(name)}'" in str(error)  # noqa: PT017 - both ends of the alternative are asserted
         return
@@ -55,19 +55,19 @@ def test_a_name_is_either_what_its_parts_spell_or_refused_with_a_reason_that_nam
 
 def test_names_of_the_reference_and_at_the_edges_are_accepted() -> None:
     for stem in ("J.2013-10-31.26", "H.2012-02-29.0", "H.2000-02-29.00000", "Wtsi.9999-12-31.99999"):
-        assert CONVENTION.parse_zip_name(f"{stem}.impc.zip", CENTRES).file_name == f"{stem}.impc.zip"
+        assert CONVENTION.parse_archive_name(f"{stem}.impc.zip", CENTRES).file_name == f"{stem}.impc.zip"
 
 
 def test_a_date_that_is_not_in_the_calendar_is_refused_and_named() -> None:
     for day in ("2013-02-30", "2013-02-29", "1900-02-29", "2013-13-01", "2013-00-10", "0000-01-01"):
         with pytest.raises(BadFileNameError, match=rf"date {day}, which is not in the calendar"):
-            CONVENTION.parse_zip_name(f"H.{day}.1.impc.zip", CENTRES)
+            CONVENTION.parse_archive_name(f"H.{day}.1.impc.zip", CENTRES)
 
 
 def test_a_centre_that_is_not_registered_is_refused_and_named() -> None:
     for centre in ("X", "h", "WTSI", "HH", "_"):
         with pytest.raises(BadFileNameError, match=rf"centre '{centre}', which is not registered .*dcc centre add"):
-            CONVENTION.parse_zip_name(f"{centre}.2013-10-31.1.impc.zip", CENTRES)
+            CONVENTION.parse_archive_name(f"{centre}.2013-10-31.1.impc.zip", CENTRES)
 
 
 def test_the_known_centres_are_those_that_documents_may_name() -> None:
@@ -103,7 +103,7 @@ def test_a_name_conforms_as_a_whole_or_not_at_all() -> None:
         "",
     ):
         with pytest.raises(BadFileNameError, match=r"does not follow <centre>\.<yyyy-mm-dd>\.<increment>\.impc\.zip"):
-            CONVENTION.parse_zip_name(name, CENTRES)
+            CONVENTION.parse_archive_name(name, CENTRES)
 
 
 def test_a_document_name_conforms_as_a_whole_or_not_at_all() -> None:
@@ -137,17 +137,17 @@ class TestOwnPatterns:
 
     def test_other_patterns_are_matched_against_the_whole_name_too(self) -> None:
         convention = NamingConvention(zip_pattern=r"(?P<date>\d{8})-(?P<centre>\w+)-(?P<inc>\d+)\.zip|never")
-        assert convention.parse_zip_name("20130131-H-7.zip", CENTRES) == ZipName(
+        assert convention.parse_archive_name("20130131-H-7.zip", CENTRES) == ArchiveName(
             "20130131-H-7.zip", "H", date(2013, 1, 31), 7
         )
         for name in ("20130131-H-7.zip.zip", "x20130131-H-7.zip", "20130131-H-7.zip\n", "H.2013-01-31.7.impc.zip"):
             with pytest.raises(BadFileNameError):
-                convention.parse_zip_name(name, CENTRES)
+                convention.parse_archive_name(name, CENTRES)
 
     def test_the_reason_shows_the_pattern_that_is_in_force(self) -> None:
         pattern = r"(?P<centre>\w+)_(?P<date>[0-9-]+)_(?P<inc>\d+)_(?P<kind>specimen|experiment)\.xml"
         convention = NamingConvention(zip_pattern=pattern, document_pattern=pattern)
-        for parse in (convention.parse_zip_name, convention.parse_document_name):
+        for parse in (convention.parse_archive_name, convention.parse_document_name):
             with pytest.raises(BadFileNameError, match=re.escape(pattern)) as refusal:
                 parse("H.2013-01-01.1.impc.zip", CENTRES)
             assert "impc.xml" not in str(refusal.value)
@@ -181,7 +181,7 @@ class TestOwnPatterns:
     def test_what_a_wide_pattern_lets_through_is_refused_by_its_meaning(self, name: str, problem: str) -> None:
         convention = NamingConvention(zip_pattern=r"(?P<centre>.+)?\.(?P<date>.+)?\.(?P<inc>.+)?\.zip")
         with pytest.raises(BadFileNameError, match=re.escape(problem)):
-            convention.parse_zip_name(name, CENTRES)
+            convention.parse_archive_name(name, CENTRES)
 
     def test_a_kind_that_does_not_exist_is_refused(self) -> None:
         convention = NamingConvention(

@@ -8,29 +8,29 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dcc.naming import Action
-from dcc.outcomes import ZipKey, ZipOutcome
+from dcc.outcomes import SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.tracker.archive_names import stored_name
 
-_keys = st.builds(ZipKey, st.sampled_from(Action), st.text(min_size=1, max_size=140))
+_keys = st.builds(SubmissionKey, st.sampled_from(Action), st.text(min_size=1, max_size=140))
 
 
 def test_the_partition_of_a_conforming_name_is_the_name_that_users_see() -> None:
-    key = ZipKey(Action.EDIT, "J.2013-10-31.26.impc.zip")
+    key = SubmissionKey(Action.EDIT, "J.2013-10-31.26.impc.zip")
     assert (key.partition, str(key)) == ("edit/J.2013-10-31.26.impc.zip", "edit/J.2013-10-31.26.impc.zip")
 
 
 def test_the_longest_conforming_name_needs_no_digest() -> None:
-    key = ZipKey(Action.DELETE, f"{'C' * 31}.2013-10-31.99999.impc.zip")
+    key = SubmissionKey(Action.DELETE, f"{'C' * 31}.2013-10-31.99999.impc.zip")
     assert key.partition == str(key)
 
 
 @given(_keys)
-@example(ZipKey(Action.ADD, "two..........dots.zip"))
-@example(ZipKey(Action.ADD, "\a\b\f\n\r\t\v\0\x7f.zip"))
-@example(ZipKey(Action.ADD, "x" * 47 + "\n.zip"))
-@example(ZipKey(Action.ADD, "x" * 46 + "....zip"))
-def test_every_name_has_a_partition_key_that_dagster_takes_and_mysql_tells_apart(key: ZipKey) -> None:
+@example(SubmissionKey(Action.ADD, "two..........dots.zip"))
+@example(SubmissionKey(Action.ADD, "\a\b\f\n\r\t\v\0\x7f.zip"))
+@example(SubmissionKey(Action.ADD, "x" * 47 + "\n.zip"))
+@example(SubmissionKey(Action.ADD, "x" * 46 + "....zip"))
+def test_every_name_has_a_partition_key_that_dagster_takes_and_mysql_tells_apart(key: SubmissionKey) -> None:
     assert len(key.partition) <= 64
     raise_error_on_invalid_partition_key_substring([key.partition])
     assert key.partition.startswith(f"{key.action}/")
@@ -43,7 +43,7 @@ _printable = st.text(st.characters(exclude_categories=["C"], exclude_characters=
 @example("x" * 80 + "a", "x" * 80 + "b")
 @example("a...b", "a....b")
 def test_different_names_have_different_partition_keys(one: str, other: str) -> None:
-    keys = [ZipKey(Action.ADD, one), ZipKey(Action.ADD, other)]
+    keys = [SubmissionKey(Action.ADD, one), SubmissionKey(Action.ADD, other)]
     assert (keys[0].partition == keys[1].partition) == (one == other)
 
 
@@ -51,7 +51,7 @@ def test_a_name_that_the_tracker_had_to_shorten_has_a_partition_key_too() -> Non
     for name in ("\\xff" * 200 + ".zip", "é" * 200 + ".zip", "x" * 300 + ".zip"):
         shortened = stored_name(name)
         assert len(shortened) == 128
-        assert len(ZipKey(Action.ADD, shortened).partition) == 64
+        assert len(SubmissionKey(Action.ADD, shortened).partition) == 64
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -63,9 +63,9 @@ def test_stored_names_fit_their_column_and_differ_where_the_names_differ(one: st
 
 
 def test_a_zip_action_succeeded_from_the_end_of_xsd_validation_on_and_failed_in_any_phase() -> None:
-    key, finished = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"), datetime(2026, 1, 31)
+    key, finished = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip"), datetime(2026, 1, 31)
     for phase, status in product(Phase, Status):
         arrived = {"size_bytes": 1, "md5": None, "source": None, "attempts": 1, "seconds": 1.0, "finished": finished}
-        outcome = ZipOutcome(key, "H", phase, status, True, True, **arrived)
+        outcome = SubmissionOutcome(key, "H", phase, status, True, True, **arrived)
         assert outcome.failed == (status is Status.FAILED)
         assert outcome.succeeded == (status is Status.DONE and phase >= Phase.XSD)

@@ -24,7 +24,7 @@ from dcc.documents.origins import Origin
 from dcc.documents.writing_xml import pieces_on_their_lines
 from dcc.errors import BadFileNameError, ConfigurationError, ConversionError
 from dcc.messages import Message, mark, message
-from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention, ZipName
+from dcc.naming import ANY_CENTRE, ArchiveName, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.disk_space import write_all
 from dcc.runtime.installed_packages import CONVERTERS, error_of, load_added, package_of
@@ -84,7 +84,7 @@ def convert_files(
     files: Sequence[ExtractedFile],
     documents: Sequence[ExtractedDocument],
     target: Path,
-    archive: ZipName,
+    archive: ArchiveName,
     naming: NamingConvention,
     *,
     max_bytes: int,

@@ -26,7 +26,7 @@ from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.overdue import LateCentre
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
-from dcc.reports.submissions.model import ZipLine
+from dcc.reports.submissions.model import SubmissionLine
 from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import next_of_line, who_acts
 from dcc.reports.submissions.templates import render
@@ -393,7 +393,7 @@ class Composer:
             log.warning("%s", sentence)
 
 
-def _headline(catalogue: Catalogue, bad: Sequence[ZipLine], accepted: int = 0) -> str:
+def _headline(catalogue: Catalogue, bad: Sequence[SubmissionLine], accepted: int = 0) -> str:
     held = sum(line.outcome is ArchiveOutcome.HELD for line in bad)
     counted = (
         (len(bad) - held, mark_plural("{number} archive needs a correction", "{number} archives need a correction")),

@@ -15,20 +15,20 @@ from sqlalchemy import Connection, Engine, select
 
 from dcc.notify.messages import NewsItem, NewsKind
 from dcc.notify.outages import centre_ids
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause
-from dcc.reports.submissions.model import Outcome, ZipLine
+from dcc.reports.submissions.model import Outcome, SubmissionLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
-from dcc.reports.submissions.submission_lines import zips_of_session
+from dcc.reports.submissions.submission_lines import submissions_of_session
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.session_submissions import session_zip_ids, session_zips
+from dcc.tracker.queries.session_submissions import session_submission_ids, session_submissions
 from dcc.tracker.register.centres import CentreEntry, list_centres
-from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, zip_key_of
+from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, submission_key_of
 
 _ACCEPTED: Final = "accepted"
 _NO_NEWS: Final = frozenset(
@@ -60,8 +60,8 @@ class Digest:
     session: int
     centre: CentreEntry
     centre_id: int
-    lines: tuple[ZipLine, ...]
-    items: Mapping[ZipKey, NewsItem]
+    lines: tuple[SubmissionLine, ...]
+    items: Mapping[SubmissionKey, NewsItem]
     proposals: int = 0
 
     @property
@@ -72,12 +72,12 @@ class Digest:
         )
 
     @property
-    def accepted(self) -> tuple[ZipLine, ...]:
+    def accepted(self) -> tuple[SubmissionLine, ...]:
         """Accepted submissions."""
         return tuple(line for line in self.lines if not line.tone.needs_somebody)
 
     @property
-    def bad(self) -> tuple[ZipLine, ...]:
+    def bad(self) -> tuple[SubmissionLine, ...]:
         """Submissions on which a person must act."""
         return tuple(line for line in self.lines if line.tone.needs_somebody)
 
@@ -106,7 +106,7 @@ def collect_digests(
     with qc_at_hand(settings) as (qc, _):
         lines = [
             line
-            for line in zips_of_session(connection, sessions[0], qc)
+            for line in submissions_of_session(connection, sessions[0], qc)
             if not line.needs_nobody
             and (
                 line.outcome not in _NO_NEWS
@@ -136,7 +136,7 @@ def collect_digests(
 
 
 def causes_of(
-    tracker: Engine, settings: Settings, session_id: int, keys: Collection[ZipKey]
+    tracker: Engine, settings: Settings, session_id: int, keys: Collection[SubmissionKey]
 ) -> dict[str | None, list[Cause]]:
     """The causes of errors in these submissions of a session, and in its crawls, by centre.
 
@@ -152,7 +152,7 @@ def causes_of(
     return dict(causes)
 
 
-def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> NewsItem:
+def _item(line: SubmissionLine, md5: str | None, session_id: int, centre_id: int) -> NewsItem:
     outcome = str(line.outcome) if line.tone.needs_somebody else _ACCEPTED
     changed = "" if line.changed is None else f" changed {line.changed}"
     if line.outcome is Outcome.CHANGED:
@@ -167,21 +167,23 @@ def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> Ne
     return NewsItem(NewsKind.ZIP, str(line.key), what, session_id, centre_id)
 
 
-def _by_centre(connection: Connection, session: SessionEntry, lines: Sequence[ZipLine]) -> dict[str, list[ZipLine]]:
+def _by_centre(
+    connection: Connection, session: SessionEntry, lines: Sequence[SubmissionLine]
+) -> dict[str, list[SubmissionLine]]:
     """Each line with the centre in its archive's name or, without one, with the centres whose sources had it."""
-    hosts: dict[ZipKey, tuple[str, ...]] = {}
+    hosts: dict[SubmissionKey, tuple[str, ...]] = {}
     if any(line.centre is None for line in lines):
-        hosts = {zipped.key: zipped.hosts for zipped in session_zips(connection, session)}
-    found: dict[str, list[ZipLine]] = defaultdict(list)
+        hosts = {zipped.key: zipped.hosts for zipped in session_submissions(connection, session)}
+    found: dict[str, list[SubmissionLine]] = defaultdict(list)
     for line in lines:
         for code in (line.centre,) if line.centre is not None else hosts.get(line.key, ()):
             found[code].append(line)
     return found
 
 
-def _md5s(connection: Connection, session: SessionEntry) -> dict[ZipKey, str | None]:
+def _md5s(connection: Connection, session: SessionEntry) -> dict[SubmissionKey, str | None]:
     """The MD5 of the archive of each submission of a session that was ever fetched."""
-    latest = newest_downloads(session_zip_ids(connection, session))
+    latest = newest_downloads(session_submission_ids(connection, session))
     query = (
         select(*KEY, archive_md5().label("md5"))
         .select_from(ZipAction)
@@ -189,4 +191,4 @@ def _md5s(connection: Connection, session: SessionEntry) -> dict[ZipKey, str | N
         .join(latest, latest.c.za_id == ZipAction.id)
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
     )
-    return {zip_key_of(row): row.md5 for row in connection.execute(query)}
+    return {submission_key_of(row): row.md5 for row in connection.execute(query)}

@@ -20,7 +20,7 @@ from dcc.notify.digests import Digest, addresses_of, causes_of, collect_digests
 from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
 from dcc.notify.outages import centre_ids
 from dcc.notify.rounds import Round
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.overdue import LateCentre, late_centres
 from dcc.reports.submissions.stored_reports import qc_at_hand
@@ -39,7 +39,7 @@ class SessionNotifier:
 
     def __init__(self, round_: Round, session_id: int, centre: str | None = None) -> None:
         self._round, self._session_id, self._centre = round_, session_id, centre
-        self._causes: dict[frozenset[ZipKey], Mapping[str | None, Sequence[Cause]]] = {}
+        self._causes: dict[frozenset[SubmissionKey], Mapping[str | None, Sequence[Cause]]] = {}
 
     def notify(self) -> None:
         """Send all recipients their news. Raises as `Round.notify`."""
@@ -120,7 +120,7 @@ class SessionNotifier:
                 attached.append(Attachment(f"{name}.html", "text/html", page))
         return attached
 
-    def _page(self, digest: Digest, key: ZipKey) -> str:
+    def _page(self, digest: Digest, key: SubmissionKey) -> str:
         from dcc.reports.submissions.collecting import collect_submission
         from dcc.reports.submissions.page import render_html
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.nearest_names import nearest_sentence
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.session.leases import named_group
 from dcc.settings import Settings
 from dcc.tracker.hostings.urgent_requests import not_waiting, request_urgently
@@ -90,12 +90,14 @@ class UrgentRequest(NamedTuple):
     `source_ids` are the sources that list the former. If one is not known, they are those of the centres in the names.
     """
 
-    wanted: list[ZipKey]
+    wanted: list[SubmissionKey]
     source_ids: list[int]
-    not_waiting: list[ZipKey]
+    not_waiting: list[SubmissionKey]
 
 
-def request_urgent(tracker: Engine, settings: Settings, keys: Sequence[ZipKey], requested_by: str) -> UrgentRequest:
+def request_urgent(
+    tracker: Engine, settings: Settings, keys: Sequence[SubmissionKey], requested_by: str
+) -> UrgentRequest:
     """Record that a person wants submissions first; those that do not wait for their download are left out."""
 
     def request(connection: Connection) -> UrgentRequest:
@@ -105,7 +107,7 @@ def request_urgent(tracker: Engine, settings: Settings, keys: Sequence[ZipKey], 
         listed = archives_by_source(connection, wanted)
         is_known = set(wanted) <= {key for found in listed.values() for key in found}
         available = load_addresses(connection, ids=sorted(listed) if is_known else None)
-        centres = {settings.naming.centre_of_zip(key.file_name) for key in wanted}
+        centres = {settings.naming.centre_of_archive(key.file_name) for key in wanted}
         source_ids = [address.id for address in available if is_known or address.centre in centres]
         return UrgentRequest(wanted, source_ids, done)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.reports.overdue import CentreActivity, activity_of_centres
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
@@ -23,7 +23,7 @@ from dcc.tracker.queries.state_counts import (
     HeldDocument,
     StateCount,
     count_documents,
-    count_zip_actions,
+    count_submission_states,
     held_documents,
 )
 from dcc.tracker.queries.waiting_work import ExpectedWork, all_of, expected_work
@@ -51,7 +51,7 @@ class LostArchive:
 
     sha256: str
     size_bytes: int
-    keys: tuple[ZipKey, ...]
+    keys: tuple[SubmissionKey, ...]
 
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.keys)) or 'an archive'} (SHA-256 {self.sha256})"
@@ -178,7 +178,7 @@ def load_overview(connection: Connection, settings: Settings) -> Overview:
     """The state of everything, from the tracker."""
     decided, expected = count_decided(connection), expected_work(connection)
     return Overview(
-        zip_actions=count_zip_actions(connection),
+        zip_actions=count_submission_states(connection),
         documents=count_documents(connection),
         sources=_load_sources(connection, settings, expected),
         expected=all_of(expected.values()),

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.transactions import run_reading
 from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.operations.around_session import OperationsAroundSession
-from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc.outcomes import SourceCrawl, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase
 from dcc.redaction import clean
 from dcc.session.session_request import ALL_THAT_IS_DUE, SessionRequest
@@ -85,7 +85,9 @@ class SessionWork:
         yield from self._told(crawls, self.request.listeners.on_crawl)
         self.crawled = True
 
-    def process(self, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None) -> Iterator[ZipOutcome]:
+    def process(
+        self, keys: Sequence[SubmissionKey] | None = None, workers: Workers | None = None
+    ) -> Iterator[SubmissionOutcome]:
         """Process submissions; yields each outcome once it is in the tracker.
 
         `keys` restricts the work; `workers` fetch and prepare archives if there are no keys.
@@ -93,11 +95,11 @@ class SessionWork:
         from dcc.session.archives.processing import process_zip_actions
 
         wanted = self.request.keys if keys is None else keys
-        yield from self._told(process_zip_actions(self.session, wanted, workers), self.request.listeners.on_zip)
+        yield from self._told(process_zip_actions(self.session, wanted, workers), self.request.listeners.on_submission)
         self.processed = True
 
     def process_data(
-        self, qc: Engine, keys: Collection[ZipKey] | None = None, *, rejudge: bool = False
+        self, qc: Engine, keys: Collection[SubmissionKey] | None = None, *, rejudge: bool = False
     ) -> Iterator[DataOutcome]:
         """Process valid documents up to `until`; yields each outcome once it is in both databases.
 
@@ -131,7 +133,7 @@ class SessionWork:
         """Whether documents wait for steps that sessions do; with `archives`, also submissions and failed downloads."""
         from dcc.session.data.document_queries import count_due_documents
         from dcc.tracker.hostings.retries import count_not_arrived
-        from dcc.tracker.queries.waiting_work import waiting_zip_actions
+        from dcc.tracker.queries.waiting_work import waiting_submissions
         from dcc.tracker.register.source_schedules import usable_sources
 
         centres = self.session.centres
@@ -144,7 +146,7 @@ class SessionWork:
         if not archives or self.until < Phase.XSD:
             return False
         usable = usable_sources(connection, self.settings.source_failure_limit)
-        waits = waiting_zip_actions(connection, centres=centres, sources=usable, limit=1)
+        waits = waiting_submissions(connection, centres=centres, sources=usable, limit=1)
         return bool(waits) or count_not_arrived(connection, centres) > 0
 
     def ready(self, qc_database: Callable[[], Engine]) -> Engine:

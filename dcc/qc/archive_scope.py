@@ -27,7 +27,7 @@ class ArchiveScope:
         """Whether it has the archive of a name."""
         if self.is_everything:
             return True
-        centre = self.naming.centre_of_zip(zip_file)
+        centre = self.naming.centre_of_archive(zip_file)
         is_of_centres = self.centres is None or centre in self.centres
         return is_of_centres and centre not in self.left_out_centres and zip_file not in self.left_out_archives
 

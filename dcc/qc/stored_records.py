@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from dcc.documents.writing_xml import content_lines
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.versions import same_text
 from dcc.qc.models import BLOCK, DOCUMENT, EXPERIMENT, SPECIMEN
 from dcc.qc.rows.loading import load_experiments, load_specimens
@@ -23,7 +23,7 @@ class FoundDocument(NamedTuple):
     """A document of the QC database: of which submission it is, and what became of it."""
 
     id: int
-    key: ZipKey
+    key: SubmissionKey
     file_name: str
     kind: DocumentKind
     md5: str | None
@@ -86,5 +86,5 @@ def stored_records(
 
 
 def _found_document(row: Any) -> FoundDocument:
-    key = ZipKey(Action(row.zip_action), row.zip_file)
+    key = SubmissionKey(Action(row.zip_action), row.zip_file)
     return FoundDocument(row.id, key, row.file_name, DocumentKind(row.kind), row.md5, DocumentState(row.state))

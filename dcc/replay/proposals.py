@@ -25,7 +25,7 @@ from dcc.databases.schema import init_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.database import EMPTY_TABLES, QC_DATABASE
@@ -157,7 +157,7 @@ class _Work:
     ) -> None:
         self._archives, self._run, self._on_progress = archives, run, on_progress
         self._missing: list[StoredArchive] = []
-        self._opened: dict[ZipKey, list[OpenedDocument]] = {}
+        self._opened: dict[SubmissionKey, list[OpenedDocument]] = {}
         self._verdicts: dict[DocumentKey, ReplayVerdict] = {}
         self._reported = 0
 
@@ -233,7 +233,7 @@ class _Work:
             self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in future.result().items()}
 
     def result(self, proposal: ReplayProposal) -> Replay:
-        after: dict[ZipKey, dict[str, ReplayVerdict]] = defaultdict(dict)
+        after: dict[SubmissionKey, dict[str, ReplayVerdict]] = defaultdict(dict)
         for key, verdict in self._verdicts.items():
             after[key.archive][key.file_name] = verdict
         changes: list[DocumentChange] = []

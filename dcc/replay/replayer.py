@@ -32,7 +32,7 @@ from dcc.errors import (
     fault_of,
 )
 from dcc.naming import Action, DocumentName
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
@@ -63,7 +63,7 @@ _OPEN: Final = 16
 class ArchiveToOpen(NamedTuple):
     """An archive, its centre, the place of its bytes and their MD5."""
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     path: Path
     md5: str | None

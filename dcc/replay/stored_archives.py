@@ -15,7 +15,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import StoredObjectLostError
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.qc.models import BLOCK, DOCUMENT
 from dcc.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
@@ -90,7 +90,7 @@ class RecordedDocument(NamedTuple):
 class FetchedArchive:
     """An archive whose bytes arrived, as last fetched; `sha256` is None if the archive store is no help."""
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     download_id: int
     size_bytes: int | None
@@ -151,7 +151,7 @@ def _archive(downloads: list[Any]) -> StoredArchive:
     # What did not have its checksum was not kept: staging may have what was fetched before.
     md5 = _OF_NO_ARCHIVE if state_of(last) == WRONG_CHECKSUM else last.content_md5
     return StoredArchive(
-        ZipKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
+        SubmissionKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
         last.short_name,
         last.download_id,
         last.content_size_bytes,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import dcc.error_declarations  # noqa: F401 - declares the causes of errors
 from dcc.declarations import declaration_of
 from dcc.messages import Message
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.vocabulary import Severity
 
@@ -58,7 +58,7 @@ class ReplayFact(NamedTuple):
 class DocumentKey(NamedTuple):
     """A document of a submission; the name is empty for the archive itself."""
 
-    archive: ZipKey
+    archive: SubmissionKey
     file_name: str
 
 
@@ -124,7 +124,7 @@ class Replay:
     archives: int
     documents: Mapping[str, int]
     unjudged: int
-    missing: tuple[ZipKey, ...]
+    missing: tuple[SubmissionKey, ...]
     changes: tuple[DocumentChange, ...]
     verdicts: Mapping[DocumentKey, ReplayVerdict]
     """Those under the proposal."""
@@ -162,7 +162,7 @@ def _centre_change(centre: str, documents: int, changes: Iterable[DocumentChange
 
 
 def compare(
-    archive: ZipKey, centre: str | None, before: Mapping[str, ReplayVerdict], after: Mapping[str, ReplayVerdict]
+    archive: SubmissionKey, centre: str | None, before: Mapping[str, ReplayVerdict], after: Mapping[str, ReplayVerdict]
 ) -> Iterator[DocumentChange]:
     """The changes in the documents of an archive, by their names; without those that have no verdict yet.
 

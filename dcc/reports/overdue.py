@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, case, exis
 from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
-from dcc.outcomes import CrawlOutcome, ZipKey, source_partition
+from dcc.outcomes import CrawlOutcome, SubmissionKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue, DueReason, overdue_at
@@ -82,10 +82,10 @@ class CentreActivity:
 
 
 @dataclass(frozen=True, slots=True)
-class LateZip:
+class LateSubmission:
     """A submission that is not through in time; `since` is when its first download was asked for, or it was seen."""
 
-    key: ZipKey
+    key: SubmissionKey
     phase: Phase
     status: Status
     since: datetime
@@ -102,7 +102,7 @@ class LateCentre:
 
     failed: int = 0
     waiting: int = 0
-    zips: list[LateZip] = field(default_factory=list)
+    zips: list[LateSubmission] = field(default_factory=list)
 
 
 def crawled_sources(connection: Connection, settings: Settings, now: datetime) -> list[CrawledSource]:
@@ -258,8 +258,8 @@ def late_centres(connection: Connection, settings: Settings, now: datetime) -> M
             of_centre.waiting += 1
             number = of_centre.waiting
         if number <= NAMED:
-            key = ZipKey(ACTIONS_BY_ID[todo], name)
-            of_centre.zips.append(LateZip(key, Phase(phase), Status(status), first_seen))
+            key = SubmissionKey(ACTIONS_BY_ID[todo], name)
+            of_centre.zips.append(LateSubmission(key, Phase(phase), Status(status), first_seen))
     return late
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError, ListingShrunkError, SourceError
 from dcc.messages import Message, mark, message_to_json
-from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipKey, source_partition
+from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, SubmissionKey, source_partition
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import progress_log
@@ -74,7 +74,7 @@ def crawl_file_sources(
         following = _following(dues[crawl.source_id], crawl, limit, has_uploads=has_uploads)
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
-    unsettled: dict[int, tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
+    unsettled: dict[int, tuple[SourceCrawl, Mapping[SubmissionKey, ListedFile]]] = {}
     again: list[RelistedSource] = []
     for listing in list_in_parallel(
         addresses, session, partial(list_source, connection_slots=session.connection_slots)
@@ -133,7 +133,7 @@ def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int, *, has_
     return crawl_due(before.policy, past, crawl.finished, failure_limit)
 
 
-def relist(session: Session, keys: Collection[ZipKey]) -> None:
+def relist(session: Session, keys: Collection[SubmissionKey]) -> None:
     """Record how the sources of some archives list them now; a source that cannot be listed changes nothing.
 
     Recent archives are listed once more, as in a crawl: those that are still being uploaded cannot be fetched.
@@ -145,7 +145,7 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
         return [RelistedSource(address, archives[address.id]) for address in addresses]
 
     sources = {source.address.id: source for source in session.read(look)}
-    unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
+    unsettled: dict[int, Mapping[SubmissionKey, ListedFile]] = {}
     again: list[RelistedSource] = []
     for listing in list_again(sources.values(), session):
         if listing.error is not None:
@@ -157,22 +157,26 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
         record_second_listing(session, second, unsettled[second.address.id])
 
 
-def _after_quiet_period(listing: SourceListing, archives: Collection[ZipKey], session: Session) -> RelistedSource:
+def _after_quiet_period(
+    listing: SourceListing, archives: Collection[SubmissionKey], session: Session
+) -> RelistedSource:
     """A source to list once more, when its archives have been unchanged long enough to be whole."""
     return RelistedSource(listing.address, archives, listing.ended_monotonic + session.settings.quiet_seconds)
 
 
-def _record_archives(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:
+def _record_archives(
+    session: Session, listing: SourceListing, keys: Collection[SubmissionKey]
+) -> Mapping[SubmissionKey, ListedFile]:
     """Record how a source lists some archives; returns those to list once more."""
 
-    def write(connection: Connection) -> Mapping[ZipKey, ListedFile]:
+    def write(connection: Connection) -> Mapping[SubmissionKey, ListedFile]:
         basis = _basis(connection, session, listing)
         return ListingRecorder(basis, listing.address).relist(keys, listing.listings)
 
     return session.write(write, alone=True)
 
 
-def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
+def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[SubmissionKey, ListedFile]]:
     """Record a listing; returns the result, and the archives to list once more."""
     address = listing.address
     written = session.write(lambda connection: _write_crawl(connection, session, listing), alone=True)
@@ -212,7 +216,7 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
 
 
 def record_second_listing(
-    session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]
+    session: Session, second: SourceListing, recent: Mapping[SubmissionKey, ListedFile]
 ) -> list[ListingFinding]:
     """Record the second listing of archives; returns findings on those that are still being uploaded."""
     if second.error is not None:

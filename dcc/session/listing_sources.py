@@ -16,7 +16,7 @@ from typing import Final
 from dcc.errors import InternalFaultError, SourceError, SourceTimeoutError, platform_fault
 from dcc.messages import mark
 from dcc.naming import Action
-from dcc.outcomes import CrawlOutcome, ZipKey, source_partition
+from dcc.outcomes import CrawlOutcome, SubmissionKey, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.session.connection_slots import ConnectionSlots, for_seconds, server_of_source
@@ -202,7 +202,7 @@ class RelistedSource:
     """A source to list once more for some archives, `not_before` a time on the clock of `time.monotonic`."""
 
     address: SourceAddress
-    archives: Collection[ZipKey]
+    archives: Collection[SubmissionKey]
     not_before: float = -math.inf
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 
 if TYPE_CHECKING:
     from dcc.data_outcomes import DataOutcome
     from dcc.errors import DccError
-    from dcc.outcomes import EndReason, SourceCrawl, ZipOutcome
+    from dcc.outcomes import EndReason, SourceCrawl, SubmissionOutcome
     from dcc.settings import Settings
 
 
@@ -41,7 +41,7 @@ class Listeners:
     """
 
     on_crawl: Callable[[SourceCrawl], None] = _ignore
-    on_zip: Callable[[ZipOutcome], None] = _ignore
+    on_submission: Callable[[SubmissionOutcome], None] = _ignore
     on_data: Callable[[DataOutcome], None] = _ignore
     on_begin: Callable[[BegunSession], None] = _ignore
     on_listing: Callable[[str], None] = _ignore
@@ -64,8 +64,8 @@ class SessionRequest:
     group: str | None = None
     source_ids: Sequence[int] | None = None
     only_scheduled: bool = False
-    keys: Sequence[ZipKey] | None = None
-    urgent: frozenset[ZipKey] = frozenset()
+    keys: Sequence[SubmissionKey] | None = None
+    urgent: frozenset[SubmissionKey] = frozenset()
     requested_by: str = "dcc"
     until: Phase | None = None
     listeners: Listeners = NOBODY

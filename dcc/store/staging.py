@@ -24,7 +24,7 @@ from typing import Any, Final
 from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError, SizeMismatchError, StagedDocumentLostError
 from dcc.messages import Message, mark
 from dcc.naming import MANIFEST_FORMATS, Action, DocumentKind, manifest_beside
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import advice_on_writing, is_full
 from dcc.runtime.private_files import make_directory
@@ -58,7 +58,7 @@ class Staging:
         self._prepared: set[Action] = set()
         self._lock = threading.Lock()
 
-    def archive(self, key: ZipKey) -> Path:
+    def archive(self, key: SubmissionKey) -> Path:
         """The path of the complete archive. Raises BadFileNameError for a name that would lead elsewhere."""
         name = key.file_name
         if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
@@ -67,18 +67,18 @@ class Staging:
             )
         return self.root / key.action / name
 
-    def contents(self, key: ZipKey) -> Path:
+    def contents(self, key: SubmissionKey) -> Path:
         """The path of the directory with the archive's documents, private to the archive."""
         return self._beside(key, ".contents")
 
-    def part(self, key: ZipKey) -> Path:
+    def part(self, key: SubmissionKey) -> Path:
         """The path of the archive during its download."""
         return self._beside(key, ".part")
 
-    def _origin(self, key: ZipKey) -> Path:
+    def _origin(self, key: SubmissionKey) -> Path:
         return self._beside(key, ".part.json")
 
-    def _beside(self, key: ZipKey, ending: str) -> Path:
+    def _beside(self, key: SubmissionKey, ending: str) -> Path:
         archive = self.archive(key)
         return archive.with_name(archive.name + ending)
 
@@ -98,13 +98,13 @@ class Staging:
                 f"{advice_on_writing(self.root)}"
             )
 
-    def prepare(self, key: ZipKey) -> None:
+    def prepare(self, key: SubmissionKey) -> None:
         """Make the directory for the archive, readable by this user only."""
         if key.action not in self._prepared:
             make_directory(self.root / key.action)
             self._prepared.add(key.action)
 
-    def resumable(self, key: ZipKey, origin: Origin) -> int:
+    def resumable(self, key: SubmissionKey, origin: Origin) -> int:
         """How many bytes of exactly this archive are here already; 0 to begin at the beginning."""
         if origin.size_bytes is None or origin.modified is None:
             return 0
@@ -115,7 +115,7 @@ class Staging:
             return 0
         return received if known == asdict(origin) and received <= origin.size_bytes else 0
 
-    def begin_part(self, key: ZipKey) -> int:
+    def begin_part(self, key: SubmissionKey) -> int:
         """Begin a part without an origin, so that it cannot be continued yet. Returns it open for writing."""
         part = self.part(key)
         self._origin(key).unlink(missing_ok=True)
@@ -128,18 +128,18 @@ class Staging:
             make_directory(part.parent)
         return os.open(part, _NEW_PART)
 
-    def note_origin(self, key: ZipKey, origin: Origin) -> None:
+    def note_origin(self, key: SubmissionKey, origin: Origin) -> None:
         """Record the part's origin, so that it can be continued."""
         self._origin(key).write_text(json.dumps(asdict(origin)), "utf-8")
 
-    def has_manifest(self, key: ZipKey) -> bool:
+    def has_manifest(self, key: SubmissionKey) -> bool:
         """Whether a manifest lies beside the archive."""
         return any(os.path.lexists(self._manifest(key, suffix)) for suffix in MANIFEST_FORMATS)
 
-    def _manifest(self, key: ZipKey, suffix: str) -> Path:
+    def _manifest(self, key: SubmissionKey, suffix: str) -> Path:
         return self._beside(key, manifest_beside("", suffix))
 
-    def put_manifest(self, key: ZipKey, suffix: str, content: bytes | None) -> None:
+    def put_manifest(self, key: SubmissionKey, suffix: str, content: bytes | None) -> None:
         """Replace the manifest beside the archive by that at its source, in that format; None: there is none."""
         for each in MANIFEST_FORMATS:
             self._manifest(key, each).unlink(missing_ok=True)
@@ -147,7 +147,7 @@ class Staging:
             with os.fdopen(os.open(self._manifest(key, suffix), _NEW_PART, 0o600), "wb") as file:
                 file.write(content)
 
-    def finish_part(self, key: ZipKey) -> Path:
+    def finish_part(self, key: SubmissionKey) -> Path:
         """Give the complete part the archive's name, and remove contents of an earlier one. Returns the path."""
         archive, contents = self.archive(key), self.contents(key)
         if os.path.lexists(contents):
@@ -156,13 +156,13 @@ class Staging:
         self._origin(key).unlink(missing_ok=True)
         return archive
 
-    def drop_part(self, key: ZipKey) -> None:
+    def drop_part(self, key: SubmissionKey) -> None:
         """Remove the part, so that the next attempt begins at the beginning."""
         self._origin(key).unlink(missing_ok=True)
         self.part(key).unlink(missing_ok=True)
 
     @contextmanager
-    def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
+    def room_for(self, key: SubmissionKey, needed: int) -> Iterator[Callable[[int], None]]:
         """Reserve `needed` bytes of the disk for one transfer.
 
         Raises DiskFullError if they are not free, and SizeMismatchError if it has not so many in all.
@@ -216,7 +216,7 @@ class Staging:
         finally:
             written(left)
 
-    def _check_free(self, key: ZipKey) -> None:
+    def _check_free(self, key: SubmissionKey) -> None:
         with self._lock:
             free = shutil.disk_usage(self.root).free - self._held
         if free < self._min_free:
@@ -231,11 +231,11 @@ class Staging:
                 min_free=self._min_free,
             )
 
-    def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
+    def holds(self, key: SubmissionKey, size_bytes: int, md5: str | None) -> bool:
         """Whether the archive in staging has this size and, if known, this MD5, and can be read."""
         return self.matching_archive(key, md5, size_bytes) is not None
 
-    def matching_archive(self, key: ZipKey, md5: str | None, size_bytes: int | None = None) -> Path | None:
+    def matching_archive(self, key: SubmissionKey, md5: str | None, size_bytes: int | None = None) -> Path | None:
         """The path of the archive, if it is here with this MD5 and size, where they are known; else None."""
         try:
             archive = self.archive(key)
@@ -323,7 +323,7 @@ def _raise_unless_gone(_function: object, _path: str, raised: tuple[Any, BaseExc
         raise raised[1]
 
 
-def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | None:
+def place_of_document(staging: Staging, key: SubmissionKey, file_name: str) -> str | None:
     """The path of an extracted document; None if its archive's name cannot be a file's name.
 
     As text, because there may be many: a Path takes 500 bytes.
@@ -339,7 +339,7 @@ def prepared_place(contents: Path, kind: DocumentKind) -> Path:
     return contents / f"{PREPARED_FILE}.{kind}"
 
 
-def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) -> Path:
+def staged_path(staging: Staging, key: SubmissionKey, file_name: str, md5: str | None) -> Path:
     """The path of a document in staging.
 
     Raises StagedDocumentLostError if it is missing, cannot be read or has another MD5 than when it was extracted.
@@ -354,7 +354,7 @@ def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) 
     return path
 
 
-def document_lost(key: ZipKey, file_name: str, error: Exception | None = None) -> StagedDocumentLostError:
+def document_lost(key: SubmissionKey, file_name: str, error: Exception | None = None) -> StagedDocumentLostError:
     """The error for a document that cannot be read, or that changed since its extraction."""
     fault = "is not in staging any more as it was extracted"
     if error is not None:

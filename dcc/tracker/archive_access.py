@@ -26,7 +26,7 @@ from dcc.errors import (
     StoreUnreachableError,
 )
 from dcc.naming import ANY_CENTRE, Action
-from dcc.outcomes import ZipKey, source_partition
+from dcc.outcomes import SubmissionKey, source_partition
 from dcc.phases import Phase, Status
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.private_files import scratch_directory
@@ -42,7 +42,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.submission_rows import KEY, has_archive_bytes, is_named, zip_key_of
+from dcc.tracker.submission_rows import KEY, has_archive_bytes, is_named, submission_key_of
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -51,7 +51,7 @@ class Attempt(NamedTuple):
     """A download that had an archive's bytes; `sha256` is None if the archive store does not have them."""
 
     id: int
-    key: ZipKey
+    key: SubmissionKey
     source: str
     requested: datetime
     size_bytes: int | None
@@ -80,7 +80,7 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
     if _SHA256.fullmatch(archive):
         condition = ZipDownload.sha256 == archive
     elif slash and action in set(Action):
-        condition = is_named(ZipKey(Action(action), name))
+        condition = is_named(SubmissionKey(Action(action), name))
     else:
         condition = ZipFile.file_name == archive
     query = _joined(select(*_COLUMNS).select_from(ZipDownload)).where(has_archive_bytes(), condition)
@@ -91,7 +91,7 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
 
 
 def delivered_document(
-    connection: Connection, file_name: str, key: ZipKey | None = None, md5: str | None = None
+    connection: Connection, file_name: str, key: SubmissionKey | None = None, md5: str | None = None
 ) -> SubmittedDocument | None:
     """The document with a name, of a submission and with these bytes if given, that came last; None without one."""
     query = _documents().where(XmlFile.fname == file_name)
@@ -183,7 +183,7 @@ def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
     return staged
 
 
-def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
+def _extract_member(settings: Settings, archive: Path, key: SubmissionKey, wanted: str, path: Path) -> None:
     allowance, found = Allowance(ArchiveLimits.from_settings(settings), archive), []
     # As places were recorded once, and as people may write one.
     wanted = plain_path(wanted)
@@ -209,7 +209,7 @@ def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> P
     if converter is None:
         return path
     kind = settings.naming.parse_document_name(document.file_name, ANY_CENTRE).kind
-    centre = settings.naming.parse_zip_name(document.attempt.key.file_name, ANY_CENTRE).centre
+    centre = settings.naming.parse_archive_name(document.attempt.key.file_name, ANY_CENTRE).centre
     file, made = SubmittedFile(document.place, path, centre), path.with_name("converted")
     convert_file(converter, file, kind, made, settings.max_archive_bytes, settings.max_document_errors)
     return made
@@ -256,4 +256,4 @@ def _joined(query: Any) -> Select[Any]:
 def _attempt(row: Any) -> Attempt:
     source = source_partition(row.short_name, row.source_id)
     stored = (row.content_size_bytes, row.content_md5, row.sha256, row.outcome)
-    return Attempt(row.id, zip_key_of(row), source, row.request, *stored)
+    return Attempt(row.id, submission_key_of(row), source, row.request, *stored)

@@ -233,7 +233,7 @@ def session_findings(connection: Connection, session_id: int) -> list[CrawlFindi
     return _findings(connection, select(CrawlFinding).where(CrawlFinding.session_id == session_id))
 
 
-def zip_findings(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
+def findings_of_submission(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
     """The findings of all crawls about one submission, oldest first."""
     return _findings(connection, select(CrawlFinding).where(CrawlFinding.za_id == za_id))
 

@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, in
 from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.database import exception_id
@@ -40,7 +40,7 @@ from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import is_automatic_retry, session_name
 from dcc.tracker.states import UPLOADED, VALID
-from dcc.tracker.submission_rows import KEY, count_submissions, group_pairs, is_at, object_of, zip_key_of
+from dcc.tracker.submission_rows import KEY, count_submissions, group_pairs, is_at, object_of, submission_key_of
 
 
 class DecisionKind(StrEnum):
@@ -224,7 +224,7 @@ def is_unfinished() -> ColumnElement[bool]:
     )
 
 
-def acknowledged_keys(connection: Connection) -> Sequence[ZipKey]:
+def acknowledged_keys(connection: Connection) -> Sequence[SubmissionKey]:
     """The submissions that are acknowledged."""
     query = select(*KEY).join(ZipFile)
-    return [zip_key_of(row) for row in connection.execute(query.where(is_acknowledged()))]
+    return [submission_key_of(row) for row in connection.execute(query.where(is_acknowledged()))]

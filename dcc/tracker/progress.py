@@ -40,7 +40,7 @@ from sqlalchemy import Connection, String, bindparam, func, insert, select, upda
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_chunks
 from dcc.databases.transactions import insert_rows
-from dcc.outcomes import HELD, AttemptOutcome, ZipKey
+from dcc.outcomes import HELD, AttemptOutcome, SubmissionKey
 from dcc.phases import ACTION_IDS, STATES, Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.decisions import DecisionKind, revoke
@@ -114,7 +114,9 @@ class NewDocument:
     archives: Sequence[tuple[str, str]] = ()
 
 
-def add_zip_actions(connection: Connection, states: Mapping[ZipKey, State], zips: Mapping[str, int]) -> list[int]:
+def add_zip_actions(
+    connection: Connection, states: Mapping[SubmissionKey, State], zips: Mapping[str, int]
+) -> list[int]:
     """Add submissions in these states; returns their ids, in order. `zips` are the ids of archives, by file name."""
     rows = [
         {"zip_id": zips[key.file_name], "todo_id": ACTION_IDS[key.action]} | _columns(state)

@@ -29,7 +29,7 @@ from dcc.tracker.models import (
     ZipDownload,
 )
 from dcc.tracker.problems import FAILING
-from dcc.tracker.queries.session_submissions import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.submission_rows import newest_downloads
 
 
@@ -137,7 +137,7 @@ def record_statistics(connection: Connection, session_id: int) -> None:
 def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
     """Queries of a source's id and numbers, which are named as in `MEASURES`."""
     source = FileSourceHasZip.file_source_id
-    latest = newest_downloads(session_zip_ids(connection, session))
+    latest = newest_downloads(session_submission_ids(connection, session))
     archives = select(source).join(ZipDownload).join(latest, latest.c.download_id == ZipDownload.id).group_by(source)
     documents = archives.join(XmlFile)
     return [

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, case, delete, exists
 
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, StoredCopies, named_replicas
@@ -25,7 +25,14 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.submission_rows import IS_SUPERSEDED, KEY, archive_md5, archive_size, has_archive_bytes, zip_key_of
+from dcc.tracker.submission_rows import (
+    IS_SUPERSEDED,
+    KEY,
+    archive_md5,
+    archive_size,
+    has_archive_bytes,
+    submission_key_of,
+)
 
 _IDS_OF: Final = select(StoredArchive.sha256, StoredArchive.id).where(StoredArchive.sha256.in_(IDS))
 _COPIES_OF: Final = select(ArchiveCopy.archive_id, ArchiveCopy.replica, ArchiveCopy.state, ArchiveCopy.id).where(
@@ -94,7 +101,7 @@ class UnstoredArchive(NamedTuple):
     """An archive that is not in the store yet; `size_bytes` and `md5` as it arrived."""
 
     download_id: int
-    key: ZipKey
+    key: SubmissionKey
     size_bytes: int | None
     md5: str | None
 
@@ -118,7 +125,7 @@ class ListedCopy(NamedTuple):
     """An archive as a source still lists it, of the same size as when it delivered these bytes."""
 
     source_id: int
-    key: ZipKey
+    key: SubmissionKey
     folder: str
     size_bytes: int | None
     modified: int | None
@@ -193,7 +200,7 @@ def mark_stored(connection: Connection, archive_ids: Collection[int], required: 
 def archives_not_stored(connection: Connection) -> list[UnstoredArchive]:
     """Archives whose latest attempt with bytes is not in the store, oldest first."""
     return [
-        UnstoredArchive(row.id, zip_key_of(row), row.size_bytes, row.content_md5)
+        UnstoredArchive(row.id, submission_key_of(row), row.size_bytes, row.content_md5)
         for row in connection.execute(_NOT_STORED)
     ]
 
@@ -203,9 +210,9 @@ def not_stored_everywhere(connection: Connection, download_ids: Iterable[int]) -
     return {row.id for row in rows_about(connection, _UNSTORED, download_ids)}
 
 
-def submissions_of_archive(connection: Connection, sha256: str) -> list[ZipKey]:
+def submissions_of_archive(connection: Connection, sha256: str) -> list[SubmissionKey]:
     """The submissions that these bytes are of."""
-    return [zip_key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
+    return [submission_key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
 
 
 def pending_copies(connection: Connection, replica: str, after: int = 0, limit: int = 500) -> list[WantedCopy]:
@@ -256,7 +263,7 @@ def copyless_archives(connection: Connection, replicas: Sequence[str]) -> int:
 def listed_copies(connection: Connection, sha256: str) -> list[ListedCopy]:
     """The sources that may still have these bytes."""
     return [
-        ListedCopy(row.file_source_id, zip_key_of(row), row.folder, row.size_bytes, row.modified)
+        ListedCopy(row.file_source_id, submission_key_of(row), row.folder, row.size_bytes, row.modified)
         for row in connection.execute(_OFFERS, {"sha256": sha256})
     ]
 

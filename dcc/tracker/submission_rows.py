@@ -30,7 +30,7 @@ from sqlalchemy.orm import aliased
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import NotFoundError
 from dcc.nearest_names import LEAST_ALIKE, nearest_names
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.reopened_by import CRAWL
@@ -113,26 +113,26 @@ def with_archives(query: Any) -> Select[*tuple[Any, ...]]:
     return of_centres
 
 
-def zip_key_of(row: Any) -> ZipKey:
+def submission_key_of(row: Any) -> SubmissionKey:
     """The key of the submission in a row with the columns `KEY`."""
-    return ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
+    return SubmissionKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
 
 
-def is_named(key: ZipKey) -> ColumnElement[bool]:
+def is_named(key: SubmissionKey) -> ColumnElement[bool]:
     """Condition on a submission and its archive: it has this key."""
     return and_(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
 
 
-def require_zip_action(connection: Connection, key: ZipKey) -> None:
+def require_submission(connection: Connection, key: SubmissionKey) -> None:
     """Check that the tracker knows a submission. Raises NotFoundError."""
     if connection.scalar(select(ZipAction.id).join(ZipFile).where(is_named(key))) is None:
         raise not_found_error(connection, key)
 
 
-def not_found_error(connection: Connection, key: ZipKey) -> NotFoundError:
+def not_found_error(connection: Connection, key: SubmissionKey) -> NotFoundError:
     """The error that the tracker does not know a submission, with those of the same archive."""
     query = select(*KEY).join(ZipFile).where(ZipFile.file_name == key.file_name).order_by(ZipAction.todo_id)
-    others = ", ".join(str(zip_key_of(row)) for row in connection.execute(query))
+    others = ", ".join(str(submission_key_of(row)) for row in connection.execute(query))
     if others:
         return NotFoundError(f"No submission {key} exists. The tracker knows {others}.")
     return NotFoundError(
@@ -150,7 +150,7 @@ def nearest_submissions(connection: Connection, name: str) -> str:
     centre, dot, _ = name.partition(".")
     for beginning, least_alike in ((name, 0.0), (centre + dot, LEAST_ALIKE)):
         begins_so = func.lower(ZipFile.file_name).startswith(beginning.lower(), autoescape=True)
-        keys = [zip_key_of(row) for row in connection.execute(query.where(begins_so))]
+        keys = [submission_key_of(row) for row in connection.execute(query.where(begins_so))]
         names = dict.fromkeys(key.file_name for key in keys)
         nearest = [
             str(key)
@@ -180,7 +180,7 @@ def object_of(kind: type[_Object], row: Any, /, **given: object) -> _Object:
     """
     found = row._asdict()
     if "todo_id" in found and "file_name" in found:
-        found["key"] = zip_key_of(row)
+        found["key"] = submission_key_of(row)
     if "phase_id" in found and "status_id" in found:
         found["phase"], found["status"] = state_of(row)
     return kind(**{each.name: found[each.name] for each in fields(kind) if each.name in found} | given)  # type: ignore[arg-type]

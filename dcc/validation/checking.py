@@ -182,7 +182,7 @@ class _Check:
     def _archive(self, path: Path) -> PathVerdict:
         draft = PathVerdict(str(path))
         try:
-            created = self.settings.naming.parse_zip_name(path.name, self.centres).created
+            created = self.settings.naming.parse_archive_name(path.name, self.centres).created
         except BadFileNameError as error:
             draft.errors.append(Problem.of(error))
         else:

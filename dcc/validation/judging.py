@@ -27,7 +27,7 @@ from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DatabaseUnreachableError, DiskFullError
 from dcc.naming import Action, DocumentKind, DocumentName
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.entity_rows import columns_for
@@ -161,7 +161,7 @@ class Judge:
         """A document, by its number, as if uploaded; one without a proper name comes last of its kind."""
         number, (path, action, name, archive, _) = len(self._documents), document
         za_id = self._archives.setdefault(archive or Path(draft.path), len(self._archives))
-        key = ZipKey(action, path.name if archive is None else archive.name)
+        key = SubmissionKey(action, path.name if archive is None else archive.name)
         name = name or DocumentName(path.name, "", date.max, 0, kind)
         return DueDocument(number, za_id, key, None, name, path.stat().st_size, str(number), VALID)
 

@@ -13,11 +13,11 @@ from typing import Final
 
 from dagster import AssetKey, MetadataValue
 
-from dcc.data_outcomes import ZipData
+from dcc.data_outcomes import SubmissionData
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import MemberIgnoredError
 from dcc.messages import count_of
-from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
+from dcc.outcomes import HELD, DocumentOutcome, Problem, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
 from dcc.store.staging import Staging
@@ -28,7 +28,7 @@ from dcc_assets.metadata.links import (
     linked_documents,
     links,
     page_of_partition,
-    report_of_zip,
+    report_of_submission,
     xml_of_documents,
 )
 from dcc_dagster.metadata import Metadata, first_rows, table, utc_timestamp
@@ -49,7 +49,7 @@ _STEPS: Final = (
 )
 
 
-def zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
+def archive_report(outcome: SubmissionOutcome, staging: Staging) -> PartitionReport:
     """A submission's results: the assets that it reached, and the checks that it failed or passed."""
     return PartitionReport(
         outcome.key.partition,
@@ -60,9 +60,9 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
     )
 
 
-def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
-    """As `zip_report`, including the submission itself: that it exists, its name accepted or refused."""
-    report = zip_report(outcome, staging)
+def complete_archive_report(outcome: SubmissionOutcome, staging: Staging) -> PartitionReport:
+    """As `archive_report`, including the submission itself: that it exists, its name accepted or refused."""
+    report = archive_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, is_complete=True)
     passed = f"{outcome.key.file_name} follows the naming convention."
@@ -82,7 +82,7 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionRepor
     )
 
 
-def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[MaterialisedPartition]:
+def _materialised(outcome: SubmissionOutcome, staging: Staging) -> Iterator[MaterialisedPartition]:
     held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
     if held is not None:
         known = about(outcome) | {"action": outcome.key.action.value, "held": held}
@@ -108,7 +108,7 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
         yield MaterialisedPartition(graph.VALIDATED_DOCUMENTS, known)
 
 
-def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[CheckVerdict]:
+def _verdicts(outcome: SubmissionOutcome, staging: Staging) -> Iterator[CheckVerdict]:
     failed = {outcome.phase} if outcome.failed else set()
     failed |= {document.phase for document in outcome.documents if document.status is Status.FAILED}
     for phase, check in graph.CHECK_OF_PHASE.items():
@@ -120,7 +120,7 @@ def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[CheckVerdict]:
             yield CheckVerdict(check, True, OF_PHASES[phase].passed, about(outcome), always=False)
 
 
-def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
+def _passed(outcome: SubmissionOutcome, phase: Phase) -> bool:
     """Whether a check that did not fail was made."""
     if phase in {Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5}:
         return outcome.downloaded
@@ -133,7 +133,7 @@ def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
     )
 
 
-def _headline(outcome: ZipOutcome, phase: Phase) -> str:
+def _headline(outcome: SubmissionOutcome, phase: Phase) -> str:
     if phase in _OF_DOCUMENTS:
         faulty = _failed_documents(outcome, phase)
         if faulty:
@@ -145,7 +145,7 @@ def _headline(outcome: ZipOutcome, phase: Phase) -> str:
     return reason.message if reason else f"{outcome.key} failed in the phase {phase.short_name}."
 
 
-def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging) -> Metadata:
+def _failure(outcome: SubmissionOutcome, phase: Phase, headline: str, staging: Staging) -> Metadata:
     metadata: Metadata = {
         **about(outcome),
         "phase": phase.short_name,
@@ -167,7 +167,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
     return metadata
 
 
-def _kinds_of(outcome: ZipOutcome, phase: Phase) -> frozenset[str]:
+def _kinds_of(outcome: SubmissionOutcome, phase: Phase) -> frozenset[str]:
     if phase in _OF_DOCUMENTS and (faulty := _failed_documents(outcome, phase)):
         return frozenset(error.kind for document in faulty for error in document.errors)
     if phase is Phase.DOWNLOAD or outcome.main_reason is None:
@@ -175,7 +175,7 @@ def _kinds_of(outcome: ZipOutcome, phase: Phase) -> frozenset[str]:
     return frozenset({outcome.main_reason.kind})
 
 
-def _failed_documents(outcome: ZipOutcome, phase: Phase) -> list[DocumentOutcome]:
+def _failed_documents(outcome: SubmissionOutcome, phase: Phase) -> list[DocumentOutcome]:
     return [d for d in outcome.documents if d.phase is phase and d.status is Status.FAILED]
 
 
@@ -183,18 +183,18 @@ def _placed(document: DocumentOutcome, error: Problem) -> str:
     return f"{document.file_name}, {error.place}" if error.place else document.file_name
 
 
-def about(outcome: ZipOutcome | ZipData) -> Metadata:
+def about(outcome: SubmissionOutcome | SubmissionData) -> Metadata:
     """The submission, and its centre."""
     return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
 
 
-def _decisions(outcome: ZipOutcome) -> Metadata:
+def _decisions(outcome: SubmissionOutcome) -> Metadata:
     return {"decision": "; ".join(outcome.decisions)} if outcome.decisions else {}
 
 
-def _links(outcome: ZipOutcome, excluding: AssetKey) -> Metadata:
+def _links(outcome: SubmissionOutcome, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report, source and board, and to the steps before a failure."""
-    wanted = [("Submission report", report_of_zip(outcome.key))]
+    wanted = [("Submission report", report_of_submission(outcome.key))]
     if outcome.source_partition is not None and excluding in {graph.ZIP_ACTIONS, graph.ZIP_DOWNLOADS}:
         wanted.append(("File source", page_of_partition(graph.FILE_SOURCE_LISTINGS, outcome.source_partition)))
     if outcome.centre is not None:
@@ -209,13 +209,13 @@ def links_to_steps(partition: str, excluding: AssetKey) -> list[Link]:
     return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != excluding]
 
 
-def _received(outcome: ZipOutcome) -> str | None:
+def _received(outcome: SubmissionOutcome) -> str | None:
     if outcome.size_bytes is None or not outcome.transfer_seconds:
         return None
     return f"{outcome.size_bytes:,} bytes in {outcome.transfer_seconds:.1f} s from {outcome.source or 'its source'}."
 
 
-def _transfer(outcome: ZipOutcome) -> Metadata:
+def _transfer(outcome: SubmissionOutcome) -> Metadata:
     size, seconds = outcome.size_bytes, outcome.transfer_seconds
     # Not if it was only found; one that staging had already was processed without an attempt.
     tried = outcome.attempts > 0 or outcome.downloaded
@@ -232,21 +232,21 @@ def _transfer(outcome: ZipOutcome) -> Metadata:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _place(outcome: ZipOutcome, staging: Staging) -> Metadata:
+def _place(outcome: SubmissionOutcome, staging: Staging) -> Metadata:
     return {"archive": MetadataValue.path(str(staging.archive(outcome.key)))}
 
 
-def _ignored(outcome: ZipOutcome) -> Metadata:
+def _ignored(outcome: SubmissionOutcome) -> Metadata:
     ignored = [(r.message,) for r in outcome.reasons if r.kind == MemberIgnoredError.short_name()]
     return first_rows("left aside", ("entry",), ignored, ERRORS_SHOWN)
 
 
-def _documents(outcome: ZipOutcome) -> Metadata:
+def _documents(outcome: SubmissionOutcome) -> Metadata:
     rows = [(d.file_name, d.phase.short_name, d.status.short_name, len(d.errors)) for d in outcome.documents]
     return documents_table(outcome.key, rows, "errors")
 
 
-def documents_table(key: ZipKey, rows: list[tuple[str, str, str, int]], counted: str) -> Metadata:
+def documents_table(key: SubmissionKey, rows: list[tuple[str, str, str, int]], counted: str) -> Metadata:
     """The table of documents, those that failed first, with links to their XML; `counted` is the last column."""
     rows = sorted(rows, key=lambda row: row[2] != Status.FAILED.short_name)
     found = first_rows("documents", ("document", "phase", "status", counted), rows, DOCUMENTS_SHOWN)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.transactions import run_reading
 from dcc.declarations import ACTOR_NAMES
 from dcc.errors import DatabaseUnreachableError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
 from dcc_assets.partitions import plain_key
@@ -103,7 +103,7 @@ def _of_check(causes: Sequence[Cause], verdict: CheckVerdict) -> Sequence[Cause]
     return [cause for cause in causes if cause.kind in kinds]
 
 
-def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> Mapping[str, Sequence[Cause]]:
+def _causes(tracker: Connection, keys: Sequence[SubmissionKey], settings: Settings) -> Mapping[str, Sequence[Cause]]:
     from dcc.reports.causes.collecting import find_causes
 
     with qc_if_made(settings) as qc:

@@ -13,7 +13,7 @@ from typing import Final
 
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
 
-from dcc.data_outcomes import DocumentData, FindingEntry, ZipData, left_out_message
+from dcc.data_outcomes import DocumentData, FindingEntry, SubmissionData, left_out_message
 from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import InternalFaultError, StagedDocumentLostError
 from dcc.messages import count_of
@@ -23,7 +23,7 @@ from dcc.rules.catalogue import GROUPS, RuleGroup
 from dcc.vocabulary import FAILING, Actor, Severity
 from dcc_assets.graph import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
-from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
+from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_submission
 from dcc_dagster.metadata import Metadata, first_rows, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
@@ -68,7 +68,7 @@ _UNCHECKED: Final = _advice(
 )
 
 
-def data_report(outcome: ZipData) -> PartitionReport | None:
+def data_report(outcome: SubmissionData) -> PartitionReport | None:
     """The report of the phase that was reached; None for a phase that is not shown on submissions.
 
     For the phase data, `outcome.documents` must be all of the submission's: a check is about all of them.
@@ -94,12 +94,12 @@ def data_report(outcome: ZipData) -> PartitionReport | None:
     return PartitionReport(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTION_PARTITIONS.name)
 
 
-def data_reports(outcomes: Iterable[ZipData]) -> Iterator[PartitionReport]:
+def data_reports(outcomes: Iterable[SubmissionData]) -> Iterator[PartitionReport]:
     """The reports of the phases that are shown on submissions."""
     return (report for outcome in outcomes if (report := data_report(outcome)) is not None)
 
 
-def _upload(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
+def _upload(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
     faulty = [document for document in outcome.documents if _not_uploaded(document)]
     if faulty:
         headline = _upload_headline(faulty, len(outcome.documents))
@@ -181,7 +181,7 @@ def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
     }
 
 
-def _integrity(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
+def _integrity(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
     if left_out := _lacking(outcome.documents, Phase.DATA):
         return (), [_not_made(outcome, group, _cancelled(left_out, Phase.DATA)) for group in GROUPS]
     verdicts = [_group_verdict(outcome, group) for group in GROUPS]
@@ -208,14 +208,14 @@ def _was_judged(document: DocumentData) -> bool:
     return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
 
 
-def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> CheckVerdict:
+def _not_made(outcome: SubmissionData, group: RuleGroup, headline: str) -> CheckVerdict:
     check = CHECK_OF_GROUP[group.name]
     metadata = _failure(outcome, check, Phase.DATA, headline) | _LEFT_OUT
     kinds = frozenset(group.rules)
     return CheckVerdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
 
 
-def _group_verdict(outcome: ZipData, group: RuleGroup) -> CheckVerdict:
+def _group_verdict(outcome: SubmissionData, group: RuleGroup) -> CheckVerdict:
     check, rules, documents = CHECK_OF_GROUP[group.name], frozenset(group.rules), outcome.documents
     counts, found = _count(documents, rules), _worst(documents, rules)
     of_severity: Counter[Severity] = Counter()
@@ -250,12 +250,12 @@ def _fails(document: DocumentData, rules: Collection[str]) -> bool:
     return any(rule in rules and severity.fails for rule, severity in document.finding_counts)
 
 
-def _quality_control(outcome: ZipData, more: Metadata, description: str) -> MaterialisedPartition:
+def _quality_control(outcome: SubmissionData, more: Metadata, description: str) -> MaterialisedPartition:
     state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name}
     return MaterialisedPartition(QC, about(outcome) | state | more | _links(outcome, QC), description)
 
 
-def _whole(outcome: ZipData, phase: Phase) -> bool:
+def _whole(outcome: SubmissionData, phase: Phase) -> bool:
     """Whether all documents of the submission have passed a phase."""
     if outcome.status is Status.FAILED:
         return outcome.phase > phase
@@ -277,9 +277,9 @@ def _judged(found: Sequence[_Found]) -> Metadata:
     return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
 
-def _links(outcome: ZipData, excluding: AssetKey) -> Metadata:
+def _links(outcome: SubmissionData, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report; after a failure or at the end also to earlier steps."""
-    wanted = [("Submission report", report_of_zip(outcome.key))]
+    wanted = [("Submission report", report_of_submission(outcome.key))]
     if outcome.status is Status.FAILED or excluding == QC:
         if outcome.centre:
             wanted.append(("Report on the centre", report_of_centre(outcome.centre)))
@@ -287,7 +287,7 @@ def _links(outcome: ZipData, excluding: AssetKey) -> Metadata:
     return {"Links": links(wanted)}
 
 
-def _failure(outcome: ZipData, check: AssetCheckKey, phase: Phase, headline: str) -> Metadata:
+def _failure(outcome: SubmissionData, check: AssetCheckKey, phase: Phase, headline: str) -> Metadata:
     rows = [
         (d.file_name, d.phase.short_name, d.status.short_name, sum(d.finding_counts.values()))
         for d in outcome.documents

@@ -7,11 +7,11 @@ from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import BadFileNameError
-from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc_assets.graph import FILE_SOURCE_LISTINGS, REACHABLE
-from dcc_assets.metadata.archives import complete_zip_report
+from dcc_assets.metadata.archives import complete_archive_report
 from dcc_assets.metadata.links import links, report_of_centre
 from dcc_dagster.metadata import Metadata, first_rows, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
@@ -68,11 +68,11 @@ def _found(crawl: SourceCrawl) -> Metadata:
     }
 
 
-def found_zip_reports(crawl: SourceCrawl, staging: Staging) -> Iterator[PartitionReport]:
+def found_archive_reports(crawl: SourceCrawl, staging: Staging) -> Iterator[PartitionReport]:
     """A crawl's results for submissions: new ones, ones with bad names, ones whose names are accepted now."""
     refused = dict(crawl.refused_zips)
     for key in dict.fromkeys((*crawl.new_zips, *crawl.accepted_zips, *refused)):
-        outcome = ZipOutcome(
+        outcome = SubmissionOutcome(
             key=key,
             centre=crawl.centre,
             phase=Phase.ZIP_NAME,
@@ -88,4 +88,4 @@ def found_zip_reports(crawl: SourceCrawl, staging: Staging) -> Iterator[Partitio
             reasons=(Problem(BadFileNameError.short_name(), refused[key]),) if key in refused else (),
             source_partition=crawl.partition,
         )
-        yield complete_zip_report(outcome, staging)
+        yield complete_archive_report(outcome, staging)

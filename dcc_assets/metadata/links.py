@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from dagster import AssetKey, MarkdownMetadataValue, MetadataValue
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc_dagster.metadata import Metadata, table
 
 HOME: Final = "/dcc/"
@@ -31,12 +31,12 @@ Link = tuple[str, str]
 """A link's text, in words of the platform, and its path."""
 
 
-def report_of_zip(key: ZipKey) -> str:
+def report_of_submission(key: SubmissionKey) -> str:
     """The path of a submission's report."""
     return f"{REPORTS}/{_encoded(key.partition, '/')}"
 
 
-def xml_of_document(key: ZipKey, file_name: str) -> str:
+def xml_of_document(key: SubmissionKey, file_name: str) -> str:
     """The path of a document's XML as its last download brought it."""
     return f"{DOCUMENTS}/{_encoded(key.partition, '/')}/{_encoded(file_name)}"
 
@@ -96,14 +96,14 @@ def links(wanted: Sequence[Link]) -> MarkdownMetadataValue:
     return MetadataValue.md(" · ".join(f"[{text}]({_safe(path)})" for text, path in wanted))
 
 
-def xml_of_documents(key: ZipKey, file_names: Sequence[str]) -> dict[str, MarkdownMetadataValue]:
+def xml_of_documents(key: SubmissionKey, file_names: Sequence[str]) -> dict[str, MarkdownMetadataValue]:
     """Links to the XML of the first documents of a table, by their rows; nothing without any."""
     shown = file_names[:_DOCUMENTS_LINKED]
     found = [(f"Document {row}", xml_of_document(key, name)) for row, name in enumerate(shown, start=1)]
     return {"XML": links(found)} if found else {}
 
 
-def linked_documents(key: ZipKey, file_names: Sequence[str]) -> Metadata:
+def linked_documents(key: SubmissionKey, file_names: Sequence[str]) -> Metadata:
     """The names of the first documents of a submission, as text, and links to their XML."""
     rows = [(name,) for name in file_names[:_DOCUMENTS_LINKED]]
     # Not the names as the texts of links: a centre gives them.

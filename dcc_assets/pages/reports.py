@@ -66,7 +66,7 @@ from dcc_assets.metadata.links import (
     page_of_causes,
     report_of_centre,
     report_of_session,
-    report_of_zip,
+    report_of_submission,
     stored_report_path,
     stored_reports_of_centre,
     xml_of_document,
@@ -184,7 +184,7 @@ def for_reader(*forms: str) -> Callable[[Callable[[Reader, Request], Response]],
 
 
 @for_reader("html", "json", "spreadsheet")
-def zip_page(reader: Reader, request: Request) -> Response:
+def submission_page(reader: Reader, request: Request) -> Response:
     """The report of a submission."""
     partition = f"{request.path_params['action']}/{request.path_params['name']}"
     return _page(reader, lambda databases: known_keys_in(databases.tracker, [partition])[0])
@@ -213,7 +213,7 @@ def board_page(reader: Reader, request: Request) -> Response:
         return problem(400, str(error))
     board = reading(lambda databases: collect_board(databases.tracker, wanted, page))
     if reader.form == "json":
-        return _json(board_json(board, report_of_zip))
+        return _json(board_json(board, report_of_submission))
     text = render_board(
         board,
         reader.catalogue,
@@ -221,7 +221,7 @@ def board_page(reader: Reader, request: Request) -> Response:
         path=BOARD,
         home=reader.address(HOME),
         language=reader.language,
-        link_of_zip=reader.link(report_of_zip),
+        link_of_submission=reader.link(report_of_submission),
     )
     return _html(text)
 
@@ -293,7 +293,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Response:
         reader,
         "causes",
         PageLocation(reader.address(HOME), reader.address(SPREADSHEET)),
-        **cause_values(shown, reader.catalogue, reader.link(report_of_zip), contacts=addresses),
+        **cause_values(shown, reader.catalogue, reader.link(report_of_submission), contacts=addresses),
         centre=centre,
         centres=_centres(on),
         report={"made": utc_now(), "causes": shown, "causes_total": found.total, "found": found.findings},
@@ -361,7 +361,7 @@ def _filled(reader: Reader, template: str, place: PageLocation | None, **values:
         "report": {"made": utc_now()},
         "session_words": SESSION_LABELS,
         "board": reader.address(BOARD),
-        "link_of_zip": reader.link(report_of_zip),
+        "link_of_submission": reader.link(report_of_submission),
         "link_of_centre": reader.link(report_of_centre),
         "link_of_session": reader.link(report_of_session),
         "link_of_board": reader.link(board_of_centre),
@@ -395,7 +395,7 @@ def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> Respons
         report,
         reader.catalogue,
         reader.settings,
-        link_of_zip=reader.link(report_of_zip),
+        link_of_submission=reader.link(report_of_submission),
         link_of_document=xml_of_document,
         place=PageLocation(reader.address(HOME), reader.address(SPREADSHEET)),
     )

@@ -36,7 +36,7 @@ from dcc_assets.pages.reports import (
     session_page,
     stored_report_page,
     stored_reports_page,
-    zip_page,
+    submission_page,
 )
 from dcc_assets.sync.overdue import show_overdue
 from dcc_dagster.request_checks import RequestChecks
@@ -86,7 +86,7 @@ def report_routes() -> list[BaseRoute]:
         Route(BOARD, _served(board_page)),
         Route(f"{REPORTS}/centre/{{centre}}", _served(centre_page)),
         Route(f"{REPORTS}/session/{{session:id}}", _served(session_page)),
-        Route(f"{REPORTS}/{{action:action}}/{{name:path}}", _served(zip_page)),
+        Route(f"{REPORTS}/{{action:action}}/{{name:path}}", _served(submission_page)),
         *(Route(path, _served(causes_page)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
         *(Route(path, _served(stored_reports_page)) for path in (KEPT, f"{KEPT}/{{centre}}")),
         Route(f"{KEPT}/{{action:action}}/{{name}}", _served(stored_report_page)),

@@ -24,7 +24,15 @@ from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
+from dcc.outcomes import (
+    AttemptOutcome,
+    DocumentOutcome,
+    Problem,
+    SourceCrawl,
+    SubmissionKey,
+    SubmissionOutcome,
+    source_partition,
+)
 from dcc.phases import Phase, State, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
@@ -45,14 +53,14 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
 from dcc.tracker.queries.session_submissions import of_centres
-from dcc.tracker.queries.submission_filters import select_zip_actions
+from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import VALID
-from dcc.tracker.submission_rows import LATEST, state_of, zip_key_of
-from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
+from dcc.tracker.submission_rows import LATEST, state_of, submission_key_of
+from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_archive_report
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.sync.document_records import PAGE, zip_action_ids
+from dcc_assets.sync.document_records import PAGE, submission_ids
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.watermarks import StoredWatermarks
 from dcc_dagster.event_recorder import EventRecorder
@@ -60,7 +68,7 @@ from dcc_dagster.partition_events import PartitionReport
 
 
 @dataclass(frozen=True, slots=True)
-class ZipWatermark:
+class SubmissionWatermark:
     """The newest ids of `zip_action`, `zip_download`, `zip_action_log`, `reopening` and `zip_decision` that were shown;
     `revoked` is the newest time at which a decision was revoked.
     """
@@ -72,12 +80,12 @@ class ZipWatermark:
     decisions: int = 0
     revoked: str = ""
 
-    def or_later(self, other: ZipWatermark) -> ZipWatermark:
+    def or_later(self, other: SubmissionWatermark) -> SubmissionWatermark:
         """The larger of two watermarks."""
-        return ZipWatermark(*map(max, astuple(self), astuple(other)))
+        return SubmissionWatermark(*map(max, astuple(self), astuple(other)))
 
 
-ZIPS_SHOWN: Final = StoredWatermarks("dcc/zip actions shown", ZipWatermark)
+ZIPS_SHOWN: Final = StoredWatermarks("dcc/zip actions shown", SubmissionWatermark)
 
 
 def show_missing(recorder: EventRecorder, work: SessionWork) -> None:
@@ -86,10 +94,10 @@ def show_missing(recorder: EventRecorder, work: SessionWork) -> None:
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
     """
     instance, tracker, settings = recorder.instance, work.tracker, work.settings
-    if ZIPS_SHOWN.read(instance) == ZipWatermark():
+    if ZIPS_SHOWN.read(instance) == SubmissionWatermark():
         archive_older(instance, tracker, settings, session=work.session)
     all_centres = ZIPS_SHOWN.centres_shown(instance, settings, work.session.group)
-    newest = run_reading(tracker, newest_zip_watermark)
+    newest = run_reading(tracker, newest_submission_watermark)
     shown = read_archive(instance).horizon.shows()
     for centres in all_centres:
         if centres.watermark != newest:
@@ -100,7 +108,7 @@ def show_missing(recorder: EventRecorder, work: SessionWork) -> None:
 def recorded_reports(
     tracker: Engine,
     settings: Settings,
-    keys: Collection[ZipKey] | None = None,
+    keys: Collection[SubmissionKey] | None = None,
     condition: ColumnElement[bool] | None = None,
 ) -> Iterator[PartitionReport]:
     """Reports of submissions as recorded in the tracker: of all, of `keys`, or of those that `condition` selects.
@@ -108,9 +116,9 @@ def recorded_reports(
     Some hundreds are read at once, and reported once all of them are read, so that no retry reports anything twice.
     """
     staging = Staging(settings.staging_directory)
-    for ids in sorted_chunks(run_reading(tracker, partial(zip_action_ids, keys=keys, condition=condition)), PAGE):
-        for outcome in run_reading(tracker, partial(recorded_zips, ids=ids)):
-            yield complete_zip_report(outcome, staging)
+    for ids in sorted_chunks(run_reading(tracker, partial(submission_ids, keys=keys, condition=condition)), PAGE):
+        for outcome in run_reading(tracker, partial(recorded_submissions, ids=ids)):
+            yield complete_archive_report(outcome, staging)
 
 
 def note_shown(instance: DagsterInstance, work: SessionWork) -> None:
@@ -127,24 +135,24 @@ def note_shown(instance: DagsterInstance, work: SessionWork) -> None:
     ZIPS_SHOWN.write(instance, newest, group)
 
 
-def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) -> tuple[ZipWatermark, bool]:
+def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) -> tuple[SubmissionWatermark, bool]:
     unfinished = (
         select(ZipAction.id)
         .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
         .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
         .where(true() if group is None else of_centres(group.centres))
     )
-    return newest_zip_watermark(connection), connection.scalar(unfinished.limit(1)) is not None
+    return newest_submission_watermark(connection), connection.scalar(unfinished.limit(1)) is not None
 
 
-def newest_zip_watermark(connection: Connection) -> ZipWatermark:
+def newest_submission_watermark(connection: Connection) -> SubmissionWatermark:
     """The newest ids, and when a decision was last revoked."""
 
     def newest(model: Any) -> int:
         return connection.scalar(select(func.max(model.id))) or 0
 
     revoked = connection.scalar(select(func.max(ZipDecision.revoked)))
-    return ZipWatermark(
+    return SubmissionWatermark(
         newest(ZipAction),
         newest(ZipDownload),
         newest(ZipActionLog),
@@ -154,7 +162,7 @@ def newest_zip_watermark(connection: Connection) -> ZipWatermark:
     )
 
 
-def _has_newer(watermark: ZipWatermark) -> ColumnElement[bool]:
+def _has_newer(watermark: SubmissionWatermark) -> ColumnElement[bool]:
     """Selects the submissions that have something newer than a watermark."""
     downloaded = (
         select(FileSourceHasZip.za_id)
@@ -205,7 +213,7 @@ def recorded_source_reports(connection: Connection, settings: Settings) -> list[
     return reports
 
 
-def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome]:
+def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[SubmissionOutcome]:
     """Submissions by their ids, in the order in which they were first seen."""
     sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     attempts = _latest_attempts(connection, ids)
@@ -214,15 +222,15 @@ def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome
     reasons = _reasons(connection, ids, downloads)
     decisions = decisions_in_force(connection, ids)
     found = []
-    for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
+    for row in connection.execute(submission_query().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
         state = _up_to_validation(state_of(row))
         seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
         downloaded = _is_past(Phase.ZIP_MD5, state)
         fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
         source = sources.get(attempt.file_source_id) if attempt is not None else None
-        outcome = ZipOutcome(
-            key=zip_key_of(row),
+        outcome = SubmissionOutcome(
+            key=submission_key_of(row),
             centre=row.centre,
             phase=state.phase,
             status=state.status,

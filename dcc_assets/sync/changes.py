@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, SubmissionData
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
@@ -35,7 +35,7 @@ from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.sync.document_records import (
     PAGE,
-    documented_zip_actions,
+    documented_submissions,
     recorded_contexts,
     recorded_overviews,
     recorded_page,
@@ -80,7 +80,7 @@ DATA_SHOWN: Final = StoredWatermarks("dcc/data shown", ChangeWatermark)
 class Changes:
     """Changed submissions with their states, and changed centres with the newest id of `context_history` of each."""
 
-    zips: Mapping[ZipKey, State]
+    zips: Mapping[SubmissionKey, State]
     centres: Mapping[str, int]
 
 
@@ -102,8 +102,8 @@ class DataReporter:
         self._instance, self._group = instance, group
         self._tracker, self._qc, self._settings = tracker, qc, settings
         self._shown = read_archive(instance).horizon.shows()
-        self._judged: list[ZipKey] = []
-        self._reported_states: dict[ZipKey, State] = {}
+        self._judged: list[SubmissionKey] = []
+        self._reported_states: dict[SubmissionKey, State] = {}
         self._reported_histories: dict[str, int] = {}
         self._watermark: ChangeWatermark | None = None
         self.reported_centres: set[str] = set()
@@ -111,7 +111,7 @@ class DataReporter:
     def reports_of_session(
         self,
         outcomes: Iterable[DataOutcome],
-        but_keys: Collection[ZipKey] = (),
+        but_keys: Collection[SubmissionKey] = (),
         but_centres: Collection[str] = (),
     ) -> Iterator[PartitionReport]:
         """Reports of a session's outcomes, without those submissions and centres that the caller reports completely.
@@ -120,7 +120,7 @@ class DataReporter:
         """
         try:
             for outcome in outcomes:
-                if not (isinstance(outcome, ZipData) and outcome.key in but_keys):
+                if not (isinstance(outcome, SubmissionData) and outcome.key in but_keys):
                     yield from self._reports_of_outcome(outcome, but_centres)
         except GeneratorExit:
             raise
@@ -130,7 +130,7 @@ class DataReporter:
         yield from self._reports_of_judged()
 
     def _reports_of_outcome(self, outcome: DataOutcome, but_centres: Collection[str]) -> Iterator[PartitionReport]:
-        if isinstance(outcome, ZipData):
+        if isinstance(outcome, SubmissionData):
             self._note_state(outcome)
             if outcome.reached is Phase.DATA:
                 self._judged.append(outcome.key)
@@ -151,7 +151,7 @@ class DataReporter:
             yield from data_reports(outcome for outcome in self._recorded_data(keys) if outcome.reached is Phase.DATA)
 
     def reports_of_recorded(
-        self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
+        self, keys: Collection[SubmissionKey] | None = None, centres: Collection[str] | None = None
     ) -> Iterator[PartitionReport]:
         """Reports of everything recorded, for all submissions and centres or for these."""
         yield from data_reports(self._recorded_data(keys))
@@ -207,7 +207,7 @@ class DataReporter:
         if self._watermark is not None:
             DATA_SHOWN.write(self._instance, self._watermark, self._group)
 
-    def _note_state(self, outcome: ZipData) -> None:
+    def _note_state(self, outcome: SubmissionData) -> None:
         """Record the state that a report stands for: one of its phase, of validation, or an earlier reported one.
 
         Any other state was set outside of the session, and is reported at the end.
@@ -217,9 +217,9 @@ class DataReporter:
         elif self._reported_states.get(outcome.key) != outcome.state:
             self._reported_states.pop(outcome.key, None)
 
-    def _recorded_data(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
+    def _recorded_data(self, keys: Collection[SubmissionKey] | None) -> Iterator[SubmissionData]:
         """As `recorded_data`. Each page is reported once it is complete, so that no retry reports anything twice."""
-        ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys, self._shown))
+        ids = self._read(lambda tracker, _: documented_submissions(tracker, keys, self._shown))
         for some in sorted_chunks(ids, PAGE):
             yield from self._read(partial(recorded_page, ids=some))
 
@@ -242,10 +242,10 @@ def changes_since(
 
     `until` leaves out submissions that changed later: by a clock that was ahead. `only` selects submissions.
     """
-    zips: dict[ZipKey, State] = {}
+    zips: dict[SubmissionKey, State] = {}
     histories: dict[str, int] = {}
     for centres in shown:
-        zips |= _zips_since(tracker, centres, until, only)
+        zips |= _submissions_since(tracker, centres, until, only)
         of_contexts = (
             select(CONTEXT.c.centre, func.max(HISTORY.c.id))
             .join(HISTORY, HISTORY.c.context_id == CONTEXT.c.id)
@@ -256,12 +256,12 @@ def changes_since(
     return Changes(zips, histories)
 
 
-def _zips_since(
+def _submissions_since(
     tracker: Connection,
     centres: CentresShown[ChangeWatermark],
     until: datetime | None,
     only: ColumnElement[bool] | None,
-) -> dict[ZipKey, State]:
+) -> dict[SubmissionKey, State]:
     watermark = centres.watermark
     # In the state of a document that failed in validation; others of their documents may be further.
     failed_in_part = and_(
@@ -281,7 +281,7 @@ def _zips_since(
         query = query.where(only)
     known = {(state, number) for state, numbers in watermark.known.items() for number in numbers}
     return {
-        ZipKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
+        SubmissionKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
         for number, todo, name, phase, status, changed in tracker.execute(query)
         if changed != since or (f"{phase}/{status}", number) not in known
     }

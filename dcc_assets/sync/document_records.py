@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
-from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
+from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, SubmissionData
 from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
-from dcc.outcomes import LEFT_OUT, ZipKey
+from dcc.outcomes import LEFT_OUT, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
@@ -28,8 +28,8 @@ from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
-from dcc.tracker.queries.submission_filters import select_zip_actions
-from dcc.tracker.submission_rows import latest_downloads, zip_key_of
+from dcc.tracker.queries.submission_filters import submission_query
+from dcc.tracker.submission_rows import latest_downloads, submission_key_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
@@ -58,38 +58,38 @@ class _Facts:
 def recorded_data(
     tracker: Connection,
     qc: Connection,
-    keys: Collection[ZipKey] | None = None,
+    keys: Collection[SubmissionKey] | None = None,
     condition: ColumnElement[bool] | None = None,
-) -> Iterator[ZipData]:
+) -> Iterator[SubmissionData]:
     """The submissions with documents after validation, those of `keys`, or those that `condition` selects.
 
     Each is yielded once for each shown phase that one of its documents has reached, with all documents that reached it
     or stopped before it.
     """
-    ids = documented_zip_actions(tracker, keys, condition)
+    ids = documented_submissions(tracker, keys, condition)
     for some in sorted_chunks(ids, PAGE):
         yield from recorded_page(tracker, qc, some)
 
 
-def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[ZipData]:
+def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[SubmissionData]:
     """As `recorded_data`, for the ids of one portion of submissions (at most `PAGE`)."""
     of_actions = _documents(tracker, ids)
     facts = _facts(tracker, qc, [document for documents in of_actions.values() for document in documents])
-    actions = select_zip_actions().where(ZipAction.id.in_(IDS)).order_by(ZipAction.id)
+    actions = submission_query().where(ZipAction.id.in_(IDS)).order_by(ZipAction.id)
     rows = tracker.execute(actions, {"ids": list(of_actions)})
-    return [outcome for row in rows for outcome in _zip_data(row, of_actions[row.id], facts)]
+    return [outcome for row in rows for outcome in _submission_data(row, of_actions[row.id], facts)]
 
 
-def documented_zip_actions(
-    tracker: Connection, keys: Collection[ZipKey] | None, condition: ColumnElement[bool] | None = None
+def documented_submissions(
+    tracker: Connection, keys: Collection[SubmissionKey] | None, condition: ColumnElement[bool] | None = None
 ) -> list[int]:
-    """As `zip_action_ids`, without those that cannot have documents: after a bad name or a failed download."""
+    """As `submission_ids`, without those that cannot have documents: after a bad name or a failed download."""
     documented = ZipAction.phase_id >= int(Phase.XML_NAME)
-    return zip_action_ids(tracker, keys, documented if condition is None else and_(documented, condition))
+    return submission_ids(tracker, keys, documented if condition is None else and_(documented, condition))
 
 
-def zip_action_ids(
-    tracker: Connection, keys: Collection[ZipKey] | None = None, condition: ColumnElement[bool] | None = None
+def submission_ids(
+    tracker: Connection, keys: Collection[SubmissionKey] | None = None, condition: ColumnElement[bool] | None = None
 ) -> list[int]:
     """The ids of submissions: of all, or of those of `keys` that `condition` selects."""
     query = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -98,7 +98,7 @@ def zip_action_ids(
     names = None if keys is None else [key.file_name for key in keys]
     chosen = None if keys is None else frozenset(keys)
     found = rows_with(tracker, query, ZipFile.file_name, names)
-    return sorted(row.id for row in found if chosen is None or zip_key_of(row) in chosen)
+    return sorted(row.id for row in found if chosen is None or submission_key_of(row) in chosen)
 
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
@@ -183,10 +183,10 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
     ]
 
 
-def _zip_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> Iterator[ZipData]:
+def _submission_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> Iterator[SubmissionData]:
     documents = tuple(_document(one, facts) for one in rows)
-    outcome = ZipData(
-        key=zip_key_of(row),
+    outcome = SubmissionData(
+        key=submission_key_of(row),
         centre=row.centre,
         reached=Phase.UPLOAD,
         phase=Phase(row.phase_id),

@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_,
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import run_reading
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.session.leases import active_sessions
 from dcc.session.sessions import Session
@@ -166,7 +166,7 @@ def _next_moment(connection: Connection, kind: ColumnElement[bool], now: Moment,
     return Moment(when.isoformat(), zip_action)
 
 
-def _page(connection: Connection, condition: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+def _page(connection: Connection, condition: ColumnElement[bool], after: int) -> dict[int, SubmissionKey]:
     """Some hundreds of submissions of a condition with ids above `after`, by their ids."""
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
@@ -175,4 +175,4 @@ def _page(connection: Connection, condition: ColumnElement[bool], after: int) ->
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )
-    return {row.id: ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in connection.execute(query)}
+    return {row.id: SubmissionKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in connection.execute(query)}

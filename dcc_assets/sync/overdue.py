@@ -23,7 +23,7 @@ from dcc.reports.overdue import (
     CentreActivity,
     CrawledSource,
     LateCentre,
-    LateZip,
+    LateSubmission,
     activity_of_centres,
     crawled_sources,
     late_centres,
@@ -252,7 +252,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     return _overdue(graph.SUBMISSIONS_OVERDUE, reason, late.zips[0].since, facts, who, what, is_warning=is_warning)
 
 
-def _acts_on(late: LateZip) -> Actor:
+def _acts_on(late: LateSubmission) -> Actor:
     """Who acts on what is late: on what should have gone on by itself the DCC."""
     acts = acts_in(late.phase, late.status)
     return Actor.DCC if acts is Actor.NOBODY else acts

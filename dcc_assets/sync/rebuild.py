@@ -20,7 +20,7 @@ from dcc.tracker.models import ZipAction
 from dcc_assets.graph import FILE_SOURCE_PARTITIONS
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
-from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_watermark, recorded_reports, recorded_source_reports
+from dcc_assets.sync.archives import ZIPS_SHOWN, newest_submission_watermark, recorded_reports, recorded_source_reports
 from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes
@@ -99,7 +99,7 @@ def _record(
         for source in recorded_source_reports(connection, settings):
             recorder.record([source])
             report.file_sources += 1
-        newest = newest_zip_watermark(connection)
+        newest = newest_submission_watermark(connection)
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
         failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
         report.failed = connection.scalar(failed) or 0

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_patiently, run_reading
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.settings import Settings
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.metadata.documents import data_reports
@@ -55,6 +55,6 @@ def recorded_work(
         yield work, recorder
 
 
-def _data_reports(tracker: Engine, qc: Engine, keys: Sequence[ZipKey]) -> list[PartitionReport]:
+def _data_reports(tracker: Engine, qc: Engine, keys: Sequence[SubmissionKey]) -> list[PartitionReport]:
     with tracker.connect() as connection, qc.connect() as qc_connection:
         return list(data_reports(recorded_data(connection, qc_connection, keys)))

@@ -300,7 +300,7 @@ def test_an_archive_may_be_of_any_of_the_kinds(suffix: str, make: Callable[[Memb
     (document,) = found.documents
     assert (document.path.read_bytes(), document.place, document.archives) == (b"<a/>", SPECIMEN, ())
     assert [str(path) for path, _ in found.ignored] == ["notes.txt"]
-    assert NamingConvention().parse_zip_name(f"J.2013-10-31.1.impc{suffix}", {"J"}).inc == 1
+    assert NamingConvention().parse_archive_name(f"J.2013-10-31.1.impc{suffix}", {"J"}).inc == 1
 
 
 @pytest.mark.parametrize(("suffix", "make"), KINDS)

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 import pytest
 from dagster import DagsterRunStatus
 
-from dcc.data_outcomes import DataOutcome, ZipData
+from dcc.data_outcomes import DataOutcome, SubmissionData
 from dcc.phases import Phase
 from dcc.session.session_request import Listeners, SessionRequest
 from dcc.settings import load_settings
@@ -88,7 +88,7 @@ def test_a_failing_check_turns_green_when_its_cause_goes(shown: Shown) -> None:
     assert shown.dagster.checks(EXPERIMENT_CHECK) == {GOOD: "passed", ORPHANS: "failed"}
     shown.data.put(ARRIVAL, specimens("2013-10-31.3", first=11))
     heard = run(shown.data, shown.dagster)
-    told = [(str(one.key), one.reached) for one in heard if isinstance(one, ZipData)]
+    told = [(str(one.key), one.reached) for one in heard if isinstance(one, SubmissionData)]
     assert [reached for key, reached in told if key == ARRIVAL] == [phase for phase in Phase if phase >= Phase.UPLOAD]
     assert shown.data.states()[ORPHANS] == "qc pending"
     assert shown.dagster.checks(EXPERIMENT_CHECK) == dict.fromkeys((GOOD, ORPHANS, ARRIVAL), "passed")

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.tracker.hostings.urgent_requests import urgent_keys
 from tests.cli.conftest import Dcc, without_id
 from tests.support.asking import in_reading
@@ -288,7 +288,7 @@ def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(d
         assert (without["session"], without["zip_actions"]) == (None, [])
         assert "fetches first what you named" in without["notices"][0]
         dcc("crawl", exit_code=3)
-        assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in in_reading(session.tracker, urgent_keys)
+        assert SubmissionKey(Action.EDIT, BAD.removeprefix("edit/")) in in_reading(session.tracker, urgent_keys)
 
 
 @only_sqlite

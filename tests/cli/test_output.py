@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from dcc.cli.shell.output import echo_json, echo_table, printable
 from dcc.cli.shell.parameter_types import LARGEST_NUMBER
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.runtime.legible_text import UNSEEN
 from dcc.runtime.logging_setup import log_plan
@@ -29,7 +29,7 @@ from tests.support.databases import only_sqlite
 from tests.support.several_commands import OBEYING, run_commands
 from tests.support.terminals import seen_on_a_terminal, shown_on
 
-KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+KEY = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 HOSTILE = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=cmd()", "two\nlines", "\x1b[2J", "\x9b2J"]
 
 

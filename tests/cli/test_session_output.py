@@ -9,14 +9,14 @@ import click
 import pytest
 
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput, note_lines, problem_lines
-from dcc.data_outcomes import ContextCounts, ContextsBuilt, DataOutcome, DocumentData, FindingEntry, ZipData
+from dcc.data_outcomes import ContextCounts, ContextsBuilt, DataOutcome, DocumentData, FindingEntry, SubmissionData
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import DocumentOutcome, EndReason, ZipKey, ZipOutcome
+from dcc.outcomes import DocumentOutcome, EndReason, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.session.data.document_problems import held_problem
 from dcc.vocabulary import ContextState, Severity
 
-KEY = ZipKey(Action.EDIT, "H.2013-10-31.1.impc.zip")
+KEY = SubmissionKey(Action.EDIT, "H.2013-10-31.1.impc.zip")
 NAME = "H.2013-10-31.1.experiment.impc.xml"
 MOMENT = datetime(2026, 11, 21)
 SESSION: Any = SimpleNamespace(
@@ -36,9 +36,9 @@ def document(phase: Phase, status: Status, **what: object) -> DocumentData:
     return DocumentData(NAME, DocumentKind.EXPERIMENT, "H", phase, status, **what)  # type: ignore[arg-type]
 
 
-def told(*documents: DocumentData, reached: Phase) -> ZipData:
+def told(*documents: DocumentData, reached: Phase) -> SubmissionData:
     state = documents[0].phase, documents[0].status
-    return ZipData(KEY, "H", reached, *state, documents, 0.1, MOMENT)
+    return SubmissionData(KEY, "H", reached, *state, documents, 0.1, MOMENT)
 
 
 def reported(*outcomes: DataOutcome) -> SessionOutput:
@@ -52,12 +52,12 @@ def lines_of(report: SessionOutput) -> list[str]:
     return [click.unstyle(line) for line in (*problem_lines(report.problems), *note_lines(report.notes))]
 
 
-def shown(outcome: DataOutcome | ZipOutcome) -> list[str]:
+def shown(outcome: DataOutcome | SubmissionOutcome) -> list[str]:
     """What a session prints of it."""
     lines: list[str] = []
     display = SessionDisplay(lines.append, None, 0, 0)
-    if isinstance(outcome, ZipOutcome):
-        display.on_zip(outcome)
+    if isinstance(outcome, SubmissionOutcome):
+        display.on_submission(outcome)
     else:
         display.on_data(outcome)
     assert len([*display.report.problems, *display.report.notes]) == 50
@@ -68,7 +68,7 @@ def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
     names = [f"H.2013-10-31.{number}.experiment.impc.xml" for number in range(50)]
     failed = Phase.XSD, Status.FAILED
     invalid = tuple(DocumentOutcome(name, *failed, 100) for name in names)
-    of_zip = ZipOutcome(KEY, "H", *failed, True, True, 100, None, "ftp", 1, 0.1, MOMENT, invalid)
+    of_zip = SubmissionOutcome(KEY, "H", *failed, True, True, 100, None, "ftp", 1, 0.1, MOMENT, invalid)
     refused = [replace(document(Phase.UPLOAD, Status.FAILED, reason="No."), file_name=name) for name in names]
     late = [replace(document(Phase.UPLOAD, Status.DONE, late=True), file_name=name) for name in names]
     for outcome, mark in (
@@ -147,7 +147,7 @@ def test_only_a_finished_session_says_that_nothing_was_waiting(ended: EndReason 
 def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -> None:
     """One of two faulty documents is judged again, since its fault was waived, and is well."""
     well = document(Phase.DATA, Status.DONE, cleared=1)
-    report = reported(ZipData(KEY, "H", Phase.DATA, Phase.DATA, Status.FAILED, (well,), 0.1, MOMENT))
+    report = reported(SubmissionData(KEY, "H", Phase.DATA, Phase.DATA, Status.FAILED, (well,), 0.1, MOMENT))
     assert report.conclude() == report.problems
     (line, _note) = lines_of(report)
     assert line.startswith(f"failed  {KEY} at data: ")

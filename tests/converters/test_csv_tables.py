@@ -24,7 +24,7 @@ from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.reference.loading import load_shipped
 from dcc.rules.checking import check_contents
@@ -53,7 +53,7 @@ def rows_of(document: Path, kind: DocumentKind) -> dict[str, list[str]]:
     """The rows of a document as they are prepared for the QC database, without the lines."""
     target = document.with_suffix(".rows")
     found = DocumentToPrepare(str(document), kind, "H", md5(document.read_bytes()).hexdigest())
-    assert not prepare_archive(BASIS, ArchiveToPrepare(ZipKey(Action.ADD, "H.zip"), "H", target, [found]))
+    assert not prepare_archive(BASIS, ArchiveToPrepare(SubmissionKey(Action.ADD, "H.zip"), "H", target, [found]))
     with sqlite3.connect(target) as connection:
         connection.row_factory = sqlite3.Row
         rows = {

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from dcc.cli.sessions.crawl import run_session as cli_session
 from dcc.errors import DagsterStorageError
 from dcc.naming import Action
-from dcc.outcomes import ZipOutcome
+from dcc.outcomes import SubmissionOutcome
 from dcc.phases import Phase
 from dcc.session.session_request import Listeners, SessionRequest
 from dcc_dagster.instance import open_instance
@@ -47,7 +47,7 @@ def test_a_session_goes_on_without_dagster_and_the_next_one_shows_what_it_missed
     folder = elsewhere.add_folder()
     keys = put_some(folder)
 
-    def stop(outcome: ZipOutcome) -> None:
+    def stop(outcome: SubmissionOutcome) -> None:
         heard.zips.append(outcome)
         if len(heard.zips) == 1:
             mariadb.stop()
@@ -56,7 +56,7 @@ def test_a_session_goes_on_without_dagster_and_the_next_one_shows_what_it_missed
         open_instance(elsewhere.settings) as instance,
         pytest.raises(DagsterStorageError, match=r"is done and in the tracker.*the next session shows it"),
     ):
-        Dagster(instance).session(elsewhere, until=Phase.XSD, listeners=Listeners(on_zip=stop))
+        Dagster(instance).session(elsewhere, until=Phase.XSD, listeners=Listeners(on_submission=stop))
     assert elsewhere.states() == dict.fromkeys(keys, "xsd done")
     assert len(heard.zips) == COUNT
 

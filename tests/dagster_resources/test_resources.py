@@ -31,7 +31,7 @@ from dcc_assets.batches import BATCHES_JOB
 from dcc_assets.collection import chosen_file_sources
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import crawl_file_sources, process_zip_actions
-from dcc_assets.validation import chosen_zip_actions
+from dcc_assets.validation import chosen_submissions
 from dcc_dagster.run_processes import process_in
 from dcc_resources.code_location import SOURCES, platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
@@ -66,7 +66,7 @@ def test_each_protocol_of_the_platform_has_a_resource() -> None:
     assert sorted(kinds) == sorted(SourceProtocol), "Correct SOURCES in dcc_resources/code_location.py."
 
 
-@pytest.mark.parametrize("step", [chosen_file_sources, chosen_zip_actions, crawl_file_sources, process_zip_actions])
+@pytest.mark.parametrize("step", [chosen_file_sources, chosen_submissions, crawl_file_sources, process_zip_actions])
 def test_a_step_that_connects_to_sources_takes_the_resources_of_all(step: AssetsDefinition | JobDefinition) -> None:
     ops = [step.op] if isinstance(step, AssetsDefinition) else step.all_node_defs
     taken = {key for one in ops if isinstance(one, OpDefinition) for key in one.required_resource_keys}

@@ -230,7 +230,7 @@ def names(data: bytes) -> None:
     text = printable(data)
     _legible(text, 4 * len(data) + 1)
     assert raw(text) == data
-    for parse in (_NAMING.parse_zip_name, _NAMING.parse_document_name):
+    for parse in (_NAMING.parse_archive_name, _NAMING.parse_document_name):
         try:
             name = parse(text, CENTRES)
         except BadFileNameError as error:

@@ -19,7 +19,7 @@ from dcc.cli.sessions.crawl import run_session
 from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
 from dcc.session.session_request import SessionRequest
@@ -177,7 +177,7 @@ class Life(Lived):
 
     def retry(self, archive: int) -> None:
         with self._meanwhile(), suppress(DccError):
-            run_session(self.tracker, self.settings, SessionRequest(keys=[ZipKey(Action.ADD, name_of(archive))]))
+            run_session(self.tracker, self.settings, SessionRequest(keys=[SubmissionKey(Action.ADD, name_of(archive))]))
 
     def holdings(self) -> Holdings:
         rows = rows_in(self.tracker, DOCUMENTS.order_by(XmlFile.id))

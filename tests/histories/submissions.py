@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 
 GROUPS: Final = 4
 MICE: Final = 2
@@ -117,8 +117,8 @@ class Submission:
         return f"H.{_day(self.number)}.1.impc{self.suffix}"
 
     @property
-    def key(self) -> ZipKey:
-        return ZipKey(self.action, self.file_name)
+    def key(self) -> SubmissionKey:
+        return SubmissionKey(self.action, self.file_name)
 
     def document_name(self, place: int) -> str:
         return f"H.{_day(self.number)}.{place + 1}.{self.documents[place].kind}.impc.xml"

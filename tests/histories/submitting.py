@@ -17,7 +17,7 @@ from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide_on_contexts
@@ -37,7 +37,7 @@ from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
 from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
-from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.hostings.older_archives import submissions_that_wait
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.register.centres import find_archive
@@ -56,7 +56,7 @@ _WHO: Final = {"author": "tester", "reason": "It is over."}
 class Centre(Lived):
     """A centre that submits, and who coordinates its data."""
 
-    keys: dict[int, ZipKey] = field(default_factory=dict)
+    keys: dict[int, SubmissionKey] = field(default_factory=dict)
     waivers: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -148,7 +148,7 @@ class Centre(Lived):
             held_back = select(ZipFile.file_name).join(ZipAction).where(is_on_hold())
             on_hold = frozenset(connection.scalars(held_back))
             acknowledged = frozenset(key.file_name for key in acknowledged_keys(connection))
-            waits = zips_that_wait(connection, select(ZipAction.id)).values()
+            waits = submissions_that_wait(connection, select(ZipAction.id)).values()
             held = frozenset(one.file_name for one in held_documents(connection))
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:

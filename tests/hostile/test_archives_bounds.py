@@ -152,7 +152,7 @@ def test_a_name_longer_than_any_file_has_is_refused_before_it_is_matched(kind: s
     slow = NamingConvention(
         r"(?P<centre>(a+)+)\.(?P<date>x)(?P<inc>x)", r"(?P<centre>(a+)+)\.(?P<date>)(?P<inc>)(?P<kind>)"
     )
-    parse = slow.parse_zip_name if kind == "zip" else slow.parse_document_name
+    parse = slow.parse_archive_name if kind == "zip" else slow.parse_document_name
     with pytest.raises(BadFileNameError, match="is a name of 60,000 characters") as raised:
         parse("a" * 60_000, {"H"})
     assert len(str(raised.value)) < 300
@@ -162,7 +162,7 @@ def test_a_name_longer_than_any_file_has_is_refused_before_it_is_matched(kind: s
 def test_the_name_patterns_take_no_time_with_any_name(name: str) -> None:
     naming = NamingConvention()
     began = time.process_time()
-    for parse in (naming.parse_zip_name, naming.parse_document_name):
+    for parse in (naming.parse_archive_name, naming.parse_document_name):
         with pytest.raises(BadFileNameError):
             parse(name, {"H"})
     assert time.process_time() - began < 0.1

@@ -25,7 +25,7 @@ from dcc.notify.notifications import notify_due, notify_session, notify_tracker_
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.notifications import examine_notifications
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
@@ -593,7 +593,7 @@ def test_a_decline_that_was_taken_back_is_not_told(mailing: Mailing) -> None:
     mailing.folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
     mailing.run_session()
     mailing.letters(CENTRE)
-    key = ZipKey(Action.ADD, "J.2013-10-31.1.impc.zip")
+    key = SubmissionKey(Action.ADD, "J.2013-10-31.1.impc.zip")
     in_writing(mailing.tracker, decline_archive, key, declined_by="someone", reason="by mistake")
     in_writing(mailing.tracker, centres.delegate, "J", "H", recorded_by="someone")
     in_writing(mailing.tracker, accept_archive, key, revoked_by="someone")

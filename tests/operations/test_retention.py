@@ -31,12 +31,12 @@ from dcc.operations.retention.staged_files import (
     read_staging,
 )
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.rechecks import recheck
 from dcc.settings import Settings
 from dcc.store.staging import Origin, Staging, remove_leftovers
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_stories import submission_story
 from tests.support.asking import in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
@@ -56,7 +56,7 @@ KINDS = {ARCHIVE: StagedKind.ARCHIVE, CONTENTS: StagedKind.CONTENTS, PART: Stage
 def _staged(*names: str, days: float) -> StagedArchive:
     modified = (NOW - timedelta(days=days) - datetime(1970, 1, 1)).total_seconds()
     entries = tuple(StagedEntry("add", name, KINDS[name], 10, modified, (1, 1)) for name in names)
-    return StagedArchive(ZipKey(Action.ADD, "x.zip"), entries)
+    return StagedArchive(SubmissionKey(Action.ADD, "x.zip"), entries)
 
 
 def _known(phase: Phase, status: Status, days: float, **facts: bool) -> KnownArchive:
@@ -249,7 +249,7 @@ def test_what_is_removed_is_in_the_story_of_its_submission_and_can_be_judged_had
     cleaned = _clean(through)
     assert [one.staged.place for one in cleaned.removed] == [ZIP]
     assert through.base.staged() == {}
-    story = in_reading(through.tracker, zip_story, KEY)
+    story = in_reading(through.tracker, submission_story, KEY)
     (removal,) = story.removals
     assert "archive and documents" in removal.message
     assert f"dcc retry {ZIP}" in removal.message
@@ -402,8 +402,8 @@ def failed(damaged: Installation) -> Installation:
     return damaged
 
 
-def _removals(tracker: Engine, key: ZipKey = KEY) -> int:
-    return len(in_reading(tracker, zip_story, key).removals)
+def _removals(tracker: Engine, key: SubmissionKey = KEY) -> int:
+    return len(in_reading(tracker, submission_story, key).removals)
 
 
 def _contention(engine: Engine) -> Exception:

@@ -126,7 +126,7 @@ def refused_twice(engine: Engine, centre: str, part: str = "", patience: float =
 class OwnNames(NamingConvention):
     """As `document_of` names archives."""
 
-    def centre_of_zip(self, name: str) -> str:
+    def centre_of_archive(self, name: str) -> str:
         return name.partition(".")[0]
 
 

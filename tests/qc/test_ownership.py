@@ -22,8 +22,8 @@ from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable
 from dcc.tracker.models import OwnerNotice
 from dcc.tracker.queries.state_counts import held_documents
-from dcc.tracker.queries.submission_stories import zip_story
-from dcc.tracker.queries.waiting_work import waiting_zip_actions
+from dcc.tracker.queries.submission_stories import submission_story
+from dcc.tracker.queries.waiting_work import waiting_submissions
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
 from tests.support.asking import column_in, in_both, in_reading, in_writing
@@ -268,7 +268,7 @@ PLANTED = "add/J.2013-11-01.1.impc.zip"
 def unfetched(data: DataInstallation) -> list[str]:
     with data.tracker.connect() as connection:
         found = {str(one.key) for one in unfetched_archives(connection)}
-        assert found.isdisjoint(map(str, waiting_zip_actions(connection)))
+        assert found.isdisjoint(map(str, waiting_submissions(connection)))
         return sorted(found)
 
 
@@ -282,7 +282,7 @@ def test_an_archive_that_is_planted_on_another_centre_s_source_is_not_taken(data
     assert "dcc centre delegate J --to H" in outcome.reasons[0].message
     assert notices(data) == [("J", PLANTED, "", "held", {})]
     with data.tracker.connect() as connection:
-        assert "dcc centre delegate J --to H" in zip_story(connection, key_of(PLANTED)).reasons[-1].message
+        assert "dcc centre delegate J --to H" in submission_story(connection, key_of(PLANTED)).reasons[-1].message
         with pytest.raises(NotFoundError, match="dcc centre delegate J --to H"):
             require_retriable(connection, [key_of(PLANTED)])
         told = skipped_entries(connection, data.folder.source_id)

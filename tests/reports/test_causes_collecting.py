@@ -14,7 +14,7 @@ from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
 from dcc.declarations import cause_id
 from dcc.notify.digests import collect_digests
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Status
 from dcc.qc import models
 from dcc.qc.models import DOCUMENT, FINDING
@@ -32,7 +32,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
-from dcc.reports.submissions.submission_lines import zips_of_centre
+from dcc.reports.submissions.submission_lines import submissions_of_centre
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker import progress
@@ -43,8 +43,8 @@ from dcc.tracker.models import Centre, CrawlFinding, ZipAction
 from dcc.tracker.models import ZipFile as ZipFileRow
 from dcc.tracker.queries.session_submissions import of_centres
 from dcc.tracker.queries.state_counts import count_documents
-from dcc.tracker.queries.submission_filters import ZipFilter
-from dcc.tracker.queries.submission_lists import find_zips, select_zips
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.submission_lists import find_submissions, select_submissions
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.vocabulary import Actor
@@ -287,7 +287,7 @@ def test_a_spreadsheet_has_every_finding_once_and_no_formula(
     with tracker.connect() as one, qc_database.connect() as other:
         found = find_causes(one, other, None, Settings(home=tmp_path))
         written = write_findings_spreadsheet(path, one, other, found, catalogue)
-        zips = [ZipKey(key_of("add/x").action, f"H.2013-10-31.{number}.impc.zip") for number in (0, 1)]
+        zips = [SubmissionKey(key_of("add/x").action, f"H.2013-10-31.{number}.impc.zip") for number in (0, 1)]
         some = write_findings_spreadsheet(
             tmp_path / "some.xlsx", one, other, FoundCauses([], 0, 0, Scope(zips=zips)), catalogue
         )
@@ -360,15 +360,15 @@ def test_nobody_has_to_act_on_a_refused_name_after_the_file_was_renamed(data: Da
     refused = data.folder.path / NAMED
     data.folder.put(NAMED, specimens())
     data.run()
-    failing = ZipFilter(status=Status.FAILED, acknowledged=False)
+    failing = SubmissionFilter(status=Status.FAILED, acknowledged=False)
     for is_renamed in (False, True):
         if is_renamed:
             refused.rename(data.folder.path / GOOD)
             data.run()
             data.run()
         with data.tracker.connect() as tracker, data.qc.connect() as qc:
-            lines = [str(line.key) for line in zips_of_centre(tracker, "H", qc)]
-            assert find_zips(tracker, failing) == [] or not is_renamed
+            lines = [str(line.key) for line in submissions_of_centre(tracker, "H", qc)]
+            assert find_submissions(tracker, failing) == [] or not is_renamed
         assert lines == [GOOD if is_renamed else NAMED]
         for subject in (None, "H"):
             assert ("bad-file-name" in causes(data, subject)) is not is_renamed
@@ -387,7 +387,7 @@ def test_a_refused_archive_that_moved_is_of_the_centre_on_whose_source_it_is_now
     data.run()
     assert causes(data, None)["bad-file-name"].centre == "J"
     assert ["bad-file-name" in causes(data, centre) for centre in ("H", "J")] == [False, True]
-    (refused,) = in_reading(data.tracker, find_zips, ZipFilter(status=Status.FAILED))
+    (refused,) = in_reading(data.tracker, find_submissions, SubmissionFilter(status=Status.FAILED))
     assert (refused.contact, in_reading(data.tracker, language_of, key_of(NAMED))) == ("J@example.org", "de")
     of_h = select(ZipAction.id).join(ZipFileRow).where(of_centres(["H"]))
     of_j = select(ZipAction.id).join(ZipFileRow).where(of_centres(["J"]))
@@ -431,7 +431,7 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
     with writing(data.tracker) as tracker, data.qc.connect() as qc:
         assert find_causes(tracker, qc, None, data.settings).causes
         assert collect_digests(tracker, data.settings, 1)
-        ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
+        ids = [one.id for one in select_submissions(tracker, SubmissionFilter(status=Status.FAILED))]
         record_decisions(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
         _, _, of_centre = found = [find_causes(tracker, qc, subject, data.settings) for subject in (None, 1, "H")]
         assert (len(ids), [one.causes for one in found]) == (1, [[], [], []])
@@ -456,7 +456,7 @@ def test_a_cancelled_submission_has_nothing_to_correct(
 ) -> None:
     key = key_of(SCHEMA)
     with writing(bad.tracker) as tracker, bad.qc.connect() as qc:
-        za_id = next(one.id for one in select_zips(tracker, ZipFilter(), [SCHEMA]))
+        za_id = next(one.id for one in select_submissions(tracker, SubmissionFilter(), [SCHEMA]))
         before = sum(one.count for one in count_documents(tracker))
         progress.cancel(tracker, [za_id], "tester", "Not meant.")
         assert sum(one.count for one in count_documents(tracker)) == before - 1
@@ -464,7 +464,7 @@ def test_a_cancelled_submission_has_nothing_to_correct(
         assert found.causes == []
         assert "schema-violation" not in {cause.kind for cause in find_causes(tracker, qc, "H", bad.settings).causes}
         assert write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, found, catalogue).findings == 0
-        (line,) = (line for line in zips_of_centre(tracker, "H", qc) if line.key == key)
+        (line,) = (line for line in submissions_of_centre(tracker, "H", qc) if line.key == key)
         report = render_text(collect_submission(tracker, qc, key, bad.settings), catalogue)
     assert line.to_be_corrected == 0
     assert "None of its data count. What it had changed, if anything, was taken back." in report

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pytest
 
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.runtime.clock import utc_now
@@ -69,7 +69,7 @@ def test_failed_archives_are_named_however_many_others_wait(
 
 def test_archives_that_are_gone_before_their_download_or_declined_are_not_overdue(installation: Installation) -> None:
     folder = installation.add_folder()
-    gone, declined = "add/H.2013-10-31.1.impc.zip", ZipKey(Action.ADD, "J.2013-10-31.1.impc.zip")
+    gone, declined = "add/H.2013-10-31.1.impc.zip", SubmissionKey(Action.ADD, "J.2013-10-31.1.impc.zip")
     for key in (gone, str(declined), "add/H.2013-10-31.2.impc.zip"):
         folder.put(key, b"x")
     later = utc_now() + timedelta(days=installation.settings.overdue_days + 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dcc import documents
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.expected_procedures import DueProcedure, ProcedureDeliveries
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series
@@ -30,7 +30,7 @@ def catalogue() -> Catalogue:
 
 
 def taken_of(
-    name: str = "Body weight", unit: str = "g", specimen: str = "A1", key: ZipKey | None = NEW
+    name: str = "Body weight", unit: str = "g", specimen: str = "A1", key: SubmissionKey | None = NEW
 ) -> ParameterValues:
     earlier = [
         Value(

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.contexts.building import build_contexts
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.bars import MAX_WEEKS, count_weeks, draw_weeks
@@ -219,7 +219,7 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     of_centre = in_reading(qc_database, draw_pictures, "H", settings, catalogue, 3)
     build_contexts(qc_database)
     by_contexts = in_reading(qc_database, draw_pictures, "H", settings, catalogue, 3)
-    none = ZipKey(Action.ADD, "none.zip")
+    none = SubmissionKey(Action.ADD, "none.zip")
     assert in_reading(qc_database, draw_pictures, none, settings, catalogue, 12) == ()
     assert [(picture.name, picture.outliers) for picture in pictures] == [
         (f"distribution-H-{WEIGHT}", 1),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dcc.messages import Message
-from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
+from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, SubmissionKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.accepted import accepted_of_zip
+from dcc.reports.submissions.accepted import accepted_of_submission
 from dcc.reports.submissions.collecting import collect_centre, collect_report, collect_session, collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
@@ -127,7 +127,7 @@ def test_a_report_tells_what_was_accepted(desk: Desk) -> None:
         assert counts_of(accepted) == ACCEPTED.get(key, {}), key
     good = desk.report(world.GOOD).accepted
     assert [(one.procedure, one.accepted, one.measurements) for one in good.procedures] == [("IMPC_BWT_001", 3, 3)]
-    without_list = accepted_of_zip(desk.qc, key_of(world.GOOD), limit=0)
+    without_list = accepted_of_submission(desk.qc, key_of(world.GOOD), limit=0)
     assert (without_list.procedures, without_list.procedures_total, without_list.measurements) == ((), 1, 3)
     page = desk.page(world.WITH_FINDINGS)
     assert page.table("Animals, experiments and the like") == [
@@ -310,8 +310,8 @@ def _hostile(value: Any, name: str = "") -> Any:
         return value
     if isinstance(value, str):
         return HARM
-    if isinstance(value, ZipKey):
-        return ZipKey(value.action, HARM)
+    if isinstance(value, SubmissionKey):
+        return SubmissionKey(value.action, HARM)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{each.name: _hostile(getattr(value, each.name), each.name) for each in fields(value)})
     if isinstance(value, Mapping):

@@ -17,7 +17,7 @@ from dcc.errors import CleaningError, ConfigurationError
 from dcc.messages import Message
 from dcc.naming import Action
 from dcc.operations.retention.cleanup import clean, review_staging
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
@@ -70,12 +70,12 @@ def test_a_session_keeps_the_reports_of_what_failed_for_this_user_alone(
     assert said == f"Kept {len(files) // 2} submission reports in {desk.data.settings.home / 'reports'}."
     assert set(files.values()) == {0o600}
     assert {path.stat().st_mode & 0o777 for path in (desk.data.settings.home / "reports").rglob("*/")} == {0o700}
-    bad = ZipKey(Action.ADD, UNREADABLE.partition("/")[2])
+    bad = SubmissionKey(Action.ADD, UNREADABLE.partition("/")[2])
     page = report_path(desk.data.settings, bad)
     assert {page, page.with_suffix(".json")} <= {desk.data.settings.home / "reports" / name for name in files}
     assert Page(page.read_text("utf-8")).problems() == []
     assert json.loads(page.with_suffix(".json").read_text("utf-8"))["outcome"] == "unreadable"
-    assert not report_path(desk.data.settings, ZipKey(Action.ADD, GOOD.partition("/")[2])).exists()
+    assert not report_path(desk.data.settings, SubmissionKey(Action.ADD, GOOD.partition("/")[2])).exists()
     # Again: what is there is replaced.
     assert write_reports(desk.data.tracker, desk.data.settings, 1) == [said]
     assert kept_files(desk) == files
@@ -143,7 +143,7 @@ def test_reports_come_with_the_session_and_go_with_the_archive(installation: Ins
     folder = keeping.add_folder()
     folder.put("add/H.2013-11-01.2.impc.zip", b"PK no archive")
     result = keeping.run_session()
-    page = report_path(keeping.settings, ZipKey(Action.ADD, "H.2013-11-01.2.impc.zip"))
+    page = report_path(keeping.settings, SubmissionKey(Action.ADD, "H.2013-11-01.2.impc.zip"))
     assert any("Kept 1 submission reports" in notice for notice in result.closing_notices)
     assert json.loads(page.with_suffix(".json").read_text("utf-8"))["qc_missing"]
     at_once = keeping.with_settings(staging_keep_failed_days=0).settings
@@ -155,18 +155,18 @@ def test_reports_come_with_the_session_and_go_with_the_archive(installation: Ins
 
 def test_reports_of_what_never_was_in_staging_go_when_they_are_old(desk: Desk) -> None:
     settings = desk.data.settings
-    old, new = (report_path(settings, ZipKey(Action.ADD, name)) for name in ("old.zip", "new.zip"))
+    old, new = (report_path(settings, SubmissionKey(Action.ADD, name)) for name in ("old.zip", "new.zip"))
     old.parent.mkdir(parents=True)
     for path in (old, new, old.with_name("notes.txt")):
         path.write_text("x")
         os.utime(path, (time.time(), time.time() - (0 if path == new else 11 * 86_400)))
     assert remove_old_reports(settings, 10) == 1
     assert sorted(path.name for path in old.parent.iterdir()) == ["new.zip.html", "notes.txt"]
-    remove_reports(settings, [ZipKey(Action.ADD, "new.zip"), ZipKey(Action.ADD, "never.zip")])
+    remove_reports(settings, [SubmissionKey(Action.ADD, "new.zip"), SubmissionKey(Action.ADD, "never.zip")])
     assert not new.exists()
     (old.parent / "odd.zip.html").mkdir()
     with pytest.raises(CleaningError, match="cannot be removed"):
-        remove_reports(settings, [ZipKey(Action.ADD, "odd.zip")])
+        remove_reports(settings, [SubmissionKey(Action.ADD, "odd.zip")])
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_reports_of_what_never_was_in_staging_go_when_they_are_old(desk: Desk) -
     ["H.2013-10-31.1.impc.zip", HOSTILE.partition("/")[2], "..", ".hidden", "-rf", "\n\x00", "x" * 255, "é" * 90],
 )
 def test_every_name_has_a_place_below_the_directory(desk: Desk, name: str) -> None:
-    path = report_path(desk.data.settings, ZipKey(Action.EDIT, name))
+    path = report_path(desk.data.settings, SubmissionKey(Action.EDIT, name))
     assert path.resolve().parent == (desk.data.settings.home / "reports" / "edit").resolve()
     assert path.name.isascii()
     assert len(path.name) < 200
-    assert path != report_path(desk.data.settings, ZipKey(Action.EDIT, name + "x"))
+    assert path != report_path(desk.data.settings, SubmissionKey(Action.EDIT, name + "x"))
 
 
 def test_a_qc_database_that_was_not_made_is_done_without(installation: Installation) -> None:
@@ -194,7 +194,7 @@ def test_a_qc_database_that_was_not_made_is_done_without(installation: Installat
 def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can_be_read(
     installation: Installation,
 ) -> None:
-    key = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+    key = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
     folder = installation.add_folder()
     folder.put(str(key), specimens())
     installation.run_session()

@@ -19,7 +19,7 @@ from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
 from dcc.notify.session_report import Report, write_to_directory
 from dcc.operations.metrics.collector import replace_file
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.reports.causes import spreadsheet
 from dcc.reports.causes.collecting import FoundCauses
 from dcc.reports.causes.scopes import Scope
@@ -148,7 +148,7 @@ def strangers_link(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_made_where_a_strangers_link_leads(strangers_link: Path) -> None:
-    key = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+    key = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
     tries: list[Any] = [
         lambda: make_directory(strangers_link / "new"),
         Staging(strangers_link).make,

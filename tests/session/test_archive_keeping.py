@@ -10,9 +10,9 @@ from sqlalchemy import delete, select, update
 from dcc.cli.demo import submissions
 from dcc.naming import Action
 from dcc.operations.archive_audits import audit_archives
-from dcc.outcomes import EndReason, ZipKey
+from dcc.outcomes import EndReason, SubmissionKey
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_stories import submission_story
 from tests.support.asking import column_in, execute_in, in_reading, rows_in
 from tests.support.installations import Folder, Installation, md5, specimens
 
@@ -92,11 +92,11 @@ def test_a_session_that_a_required_replica_kept_from_storing_archives_ends_by_fa
 
 def test_a_session_keeps_what_earlier_versions_left_in_staging(installation: Installation, folder: Folder) -> None:
     """Also archives with one name under several actions."""
-    keys = [ZipKey(action, KEY.removeprefix("add/")) for action in (Action.ADD, Action.EDIT)]
+    keys = [SubmissionKey(action, KEY.removeprefix("add/")) for action in (Action.ADD, Action.EDIT)]
     contents = [folder.put(str(key), specimens(mice=mice)) for mice, key in enumerate(keys, start=2)]
     folder.put(INVALID, submissions.archive(specimens(stem="2013-10-31.3")))
     installation.run_session()
-    stories = [in_reading(installation.tracker, zip_story, key) for key in keys]
+    stories = [in_reading(installation.tracker, submission_story, key) for key in keys]
     assert [(story.size_bytes, story.md5) for story in stories] == [(len(one), md5(one)) for one in contents]
     execute_in(installation.tracker, delete(StoredArchive), update(ZipDownload).values(sha256=None))
     shutil.rmtree(installation.settings.home / "archive")

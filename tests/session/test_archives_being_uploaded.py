@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from dcc.cli.demo import submissions
 from dcc.errors import ListingFailedError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.runtime.clock import utc_now
@@ -22,7 +22,7 @@ from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.models import FileSourceHasZip, Reopening, SourceCrawlRow, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in, value_in
@@ -96,7 +96,7 @@ class TestYoungArchives:
         assert (crawl.outcome, crawl.findings) == ("ok", ())
         assert [f"{KEY} is being uploaded to" in note for note in crawl.notes] == [True]
         with careful.tracker.connect() as connection:
-            story = zip_story(connection, ZipKey(Action.ADD, NAME))
+            story = submission_story(connection, SubmissionKey(Action.ADD, NAME))
             assert story.hosts[0].uploading_since is not None
             assert [finding.kind for finding in story.findings] == ["uploading"]
             (said,) = [entry for entry in skipped_entries(connection, source_id) if entry.entry == KEY]

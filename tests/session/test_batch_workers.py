@@ -25,7 +25,7 @@ from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES
 from dcc.errors import SessionTimeLimitError, SourceTimeoutError, StoreRefusedError, StoreUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.reference.loading import SHIPPED
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
@@ -44,7 +44,7 @@ from dcc.settings import Settings
 from dcc.sources.crawl_policy import Pause
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
-from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.download_plan import PlannedSubmission
 from dcc.tracker.models import BadCopy, ConnectionSlot, ZipDownload
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_addresses import load_addresses
@@ -67,7 +67,7 @@ def batch_of(folder: Folder, names: list[str]) -> PlannedBatch:
         folder.put(f"add/{name}")
         status = (folder.path / "add" / name).stat()
         hosting = Hosting(number, folder.source_id, status.st_size, int(status.st_mtime), has_md5=False)
-        archives.append(BatchArchive(ZipKey(Action.ADD, name), "H", hosting, None))
+        archives.append(BatchArchive(SubmissionKey(Action.ADD, name), "H", hosting, None))
     return PlannedBatch(folder.source_id, tuple(archives))
 
 
@@ -422,14 +422,16 @@ SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MAX_BYTES)
 RATES = st.dictionaries(st.integers(1, 3), st.floats(1_000, 1e9))
 
 
-def planned(number: int, source_id: int, size: int | None, *, bad: bool = False) -> PlannedZip:
+def planned(number: int, source_id: int, size: int | None, *, bad: bool = False) -> PlannedSubmission:
     """An archive that waits, at one file source."""
     known = KnownBadCopy("0" * 32, CopyFault.DAMAGED) if bad else None
     hosting = Hosting(number, source_id, size, 1_400_000_000, has_md5=False, bad=known)
-    return PlannedZip(number, number, ZipKey(Action.ADD, f"H.2014-01-01.{number}.impc.zip"), "H", (hosting,))
+    return PlannedSubmission(
+        number, number, SubmissionKey(Action.ADD, f"H.2014-01-01.{number}.impc.zip"), "H", (hosting,)
+    )
 
 
-def archives(most: int) -> st.SearchStrategy[list[PlannedZip]]:
+def archives(most: int) -> st.SearchStrategy[list[PlannedSubmission]]:
     """Archives of some file sources, a few of which are known to be bad."""
     one = st.tuples(st.integers(1, 3), SIZES, st.integers(0, 9))
     return st.lists(one, max_size=most).map(
@@ -437,7 +439,7 @@ def archives(most: int) -> st.SearchStrategy[list[PlannedZip]]:
     )
 
 
-def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int) -> list[list[PlannedBatch]]:
+def rounds(waiting: list[PlannedSubmission], rates: dict[int, float], connections: int) -> list[list[PlannedBatch]]:
     """The batches of all rounds, as a session gives them out."""
     found = []
     while batches := plan_round(waiting, rates, connections):
@@ -449,7 +451,7 @@ def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int)
 
 @given(archives(60), RATES, st.integers(1, 4))
 def test_every_archive_is_in_one_batch_in_its_order_and_no_batch_is_more_than_one_worker_should_have(
-    waiting: list[PlannedZip], rates: dict[int, float], connections: int
+    waiting: list[PlannedSubmission], rates: dict[int, float], connections: int
 ) -> None:
     given_out: dict[int, list[Hosting]] = {source: [] for source in (1, 2, 3)}
     for batches in rounds(waiting, rates, connections):

@@ -13,7 +13,7 @@ from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
@@ -24,7 +24,7 @@ from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message
 from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile
-from dcc.tracker.queries.submission_lists import find_zips
+from dcc.tracker.queries.submission_lists import find_submissions
 from dcc.tracker.register.file_sources import change_source
 from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
@@ -46,14 +46,14 @@ def test_the_three_directories_give_three_actions_and_all_else_is_left_aside_and
     other.put(f"edit/{SECOND}")
     crawls = installation.crawl().crawls
     found = crawls[folder.source_id]
-    assert set(found.new_zips) == {ZipKey(action, FIRST) for action in Action}
+    assert set(found.new_zips) == {SubmissionKey(action, FIRST) for action in Action}
     keys = [f"edit/{SECOND}", *(f"{action}/{FIRST}" for action in Action)]
     assert installation.states() == dict.fromkeys(keys, "zip_name done")
     assert installation.count(ZipFile) == 2
     assert (found.listed, found.ignored) == (3, 2)
     assert {name for name, _ in found.ignored_examples} == {"add/old.impc.zip", "add/notes.txt"}
     # Archives of one name have their own sizes.
-    listed = [entry for entry in in_reading(installation.tracker, find_zips) if entry.file_name == FIRST]
+    listed = [entry for entry in in_reading(installation.tracker, find_submissions) if entry.file_name == FIRST]
     sizes = {entry.action: entry.size_bytes for entry in listed}
     assert sizes == {action: 20 * size for size, action in enumerate(Action, 1)}
     # That it has no other directories is no fault.
@@ -78,7 +78,7 @@ def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is
     address = SourceAddress(1, "H", SourceProtocol.FILE, "", "", SecretStr(""), "/data")
     known = KnownHosting(1, 1, 1, state, size_bytes=100, modified=0)
     listed = ListedFile(FIRST, 200, 1, has_md5=False)
-    message = str(change_message(address, ZipKey(Action.ADD, FIRST), known, listed))
+    message = str(change_message(address, SubmissionKey(Action.ADD, FIRST), known, listed))
     assert ("dcc data undo" in message) == ("still counts" in message) == undo
     assert message.endswith(f"take it with: dcc retry add/{FIRST}")
 

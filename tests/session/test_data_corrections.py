@@ -21,7 +21,7 @@ from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.session.data.rechecks import recheck
 from dcc.session.data.withdrawals import withdraw_submission
-from dcc.tracker.hostings.changed_archives import loaded_zips
+from dcc.tracker.hostings.changed_archives import loaded_submissions
 from dcc.tracker.models import DocumentReopening
 from dcc.tracker.register.centres import find_archive
 from dcc.vocabulary import ContextEvent, ContextState
@@ -81,7 +81,7 @@ def test_what_was_withdrawn_after_a_retry_is_taken_when_it_changed_and_proposed_
     data.withdraw(ZIP, **WHO)
     with data.tracker.connect() as connection:
         za_id = find_archive(connection, key_of(ZIP)).za_id
-        assert loaded_zips(connection, [za_id or 0]) == set()
+        assert loaded_submissions(connection, [za_id or 0]) == set()
     data.run(ZIP, specimens(mice=2))
     data.retry(ZIP)
     assert data.states() == {ZIP: "qc done"}

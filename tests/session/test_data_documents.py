@@ -11,7 +11,7 @@ from sqlalchemy import Engine, select
 from dcc.data_outcomes import FindingEntry
 from dcc.databases.transactions import writing
 from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_problems import problems_of, worst_first
@@ -22,7 +22,14 @@ from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.progress import NewDocument
 from dcc.vocabulary import Severity
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
-from tests.support.databases import seed_centre, seed_documents, seed_download, seed_hosting, seed_source, seed_zip
+from tests.support.databases import (
+    seed_centre,
+    seed_documents,
+    seed_download,
+    seed_hosting,
+    seed_source,
+    seed_submission,
+)
 
 VALID = State(Phase.XSD, Status.DONE)
 EXTRACTED = State(Phase.UNZIP, Status.DONE)
@@ -39,7 +46,7 @@ def submissions(draw: st.DrawFn) -> list[DueDocument]:
         created = FIRST_DAY + timedelta(days=draw(st.integers(0, 2)))
         inc = draw(st.integers(0, 1))
         kind = draw(st.sampled_from(DocumentKind))
-        key = ZipKey(draw(st.sampled_from(Action)), f"{centre}.{created}.{inc}.impc.zip")
+        key = SubmissionKey(draw(st.sampled_from(Action)), f"{centre}.{created}.{inc}.impc.zip")
         name = f"{centre}.{created}.{inc}.{kind.value}.impc.xml"
         parsed = DocumentName(name, centre, created, inc, kind)
         documents.append(DueDocument(number, number, key, centre, parsed, 1, None, VALID))
@@ -76,7 +83,7 @@ def test_documents_of_a_kind_go_by_date_then_increment_then_centre(documents: li
 
 def test_specimens_are_deleted_after_all_experiments_of_their_zip() -> None:
     """However the documents of the zip are numbered."""
-    key = ZipKey(Action.DELETE, "H.2013-10-02.1.impc.zip")
+    key = SubmissionKey(Action.DELETE, "H.2013-10-02.1.impc.zip")
     names = [
         DocumentName(f"H.{day}.{inc}.{kind.value}.impc.xml", "H", day, inc, kind)
         for day, inc, kind in (
@@ -87,13 +94,13 @@ def test_specimens_are_deleted_after_all_experiments_of_their_zip() -> None:
     ]
     of_zip = [DueDocument(number, 1, key, "H", name, 1, None, VALID) for number, name in enumerate(names)]
     later = DocumentName("H.2013-10-01.4.experiment.impc.xml", "H", FIRST_DAY, 4, DocumentKind.EXPERIMENT)
-    other = DueDocument(3, 2, ZipKey(Action.ADD, "H.2013-10-01.4.impc.zip"), "H", later, 1, None, VALID)
+    other = DueDocument(3, 2, SubmissionKey(Action.ADD, "H.2013-10-01.4.impc.zip"), "H", later, 1, None, VALID)
     assert [one.xml_id for one in in_order_of_upload([*of_zip, other])] == [1, 2, 0, 3]
 
 
 def test_what_is_added_goes_before_what_is_edited_and_deleted_under_the_same_name() -> None:
     def named(number: int, action: Action) -> DueDocument:
-        key = ZipKey(action, "H.2013-10-01.1.impc.zip")
+        key = SubmissionKey(action, "H.2013-10-01.1.impc.zip")
         name = DocumentName("H.2013-10-01.1.specimen.impc.xml", "H", FIRST_DAY, 1, DocumentKind.SPECIMEN)
         return DueDocument(number, number, key, "H", name, 1, None, VALID)
 
@@ -109,8 +116,8 @@ class Archive:
 
     def __init__(self, tracker: Engine, source: int, centre: int, inc: int, action: Action = Action.ADD) -> None:
         self.tracker, self.stem = tracker, f"H.2013-10-01.{inc}"
-        self.key = ZipKey(action, f"{self.stem}.impc.zip")
-        self.seeded = seed_zip(tracker, source, self.key.file_name, action, centre_id=centre)
+        self.key = SubmissionKey(action, f"{self.stem}.impc.zip")
+        self.seeded = seed_submission(tracker, source, self.key.file_name, action, centre_id=centre)
 
     def download(self, *states: State, name: str | None = None) -> list[int]:
         download = seed_download(self.tracker, self.seeded.hosting_id, EXTRACTED)
@@ -165,7 +172,7 @@ def test_only_the_latest_download_counts_whichever_source_it_is_from(tracker: En
 
 @pytest.fixture
 def documents(tracker: Engine) -> list[int]:
-    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+    archive = seed_submission(tracker, seed_source(tracker, seed_centre(tracker)))
     return seed_documents(tracker, seed_download(tracker, archive.hosting_id), 2)
 
 

@@ -19,7 +19,7 @@ from dcc.sources.base import Connection, SourceAddress
 from dcc.sources.connect import connect
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_stories import submission_story
 from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import MODIFIED, Fetches, Folder
@@ -89,7 +89,7 @@ def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_t
     back(second)
     data.run()
     assert not {one for one in data.base.states().values() if not one.startswith("qc")}
-    assert not [one for one in in_reading(data.tracker, zip_story, key_of(EDIT)).reasons if one.kind == "waits"]
+    assert not [one for one in in_reading(data.tracker, submission_story, key_of(EDIT)).reasons if one.kind == "waits"]
 
 
 @pytest.mark.both_databases
@@ -142,7 +142,7 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
     with data.tracker.connect() as connection:
         report = collect_submission(connection, None, key_of(EDIT), data.settings)
         centre = collect_centre(connection, None, "H", data.settings)
-        story = zip_story(connection, key_of(EDIT))
+        story = submission_story(connection, key_of(EDIT))
         summary = session_report(connection, result.id).text
     assert report.outcome is Outcome.IN_ORDER
     said = " ".join(render_text(report, catalogue).split())

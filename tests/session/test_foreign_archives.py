@@ -21,9 +21,9 @@ from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
 from dcc.tracker.queries.board import archives_on_page
-from dcc.tracker.queries.submission_filters import ZipFilter
-from dcc.tracker.queries.submission_lists import find_zips
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.submission_lists import find_submissions
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
 from tests.qc.test_ownership import notices
@@ -104,7 +104,7 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
     for text in texts_of(planted, of_all):
         assert DELEGATE in text
     assert "J: The centre acts. Centre J decides." in texts_of(planted, of_all)[0]
-    (listed,) = in_reading(planted.tracker, archives_on_page, ZipFilter(), 1)
+    (listed,) = in_reading(planted.tracker, archives_on_page, SubmissionFilter(), 1)
     assert DELEGATE in str(listed.reason)
     catalogue = load_catalogue("en", planted.settings)
     found = all_causes(planted)
@@ -118,7 +118,7 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
         assert "{" not in cause.title(catalogue) + cause.remedy(catalogue)
     decline(planted)
     assert all_causes(planted) == [[]] * 5
-    (listed,) = in_reading(planted.tracker, archives_on_page, ZipFilter(), 1)
+    (listed,) = in_reading(planted.tracker, archives_on_page, SubmissionFilter(), 1)
     assert "It was turned down: Made by mistake" in str(listed.reason)
 
 
@@ -140,7 +140,7 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
     # Those of the archive and of H, on whose source it lies.
     assert all("Made by mistake" in text for text in (*told[0:4], *told[8:12]))
     (entry,) = in_reading(planted.tracker, list_declines)
-    story = in_reading(planted.tracker, zip_story, KEY)
+    story = in_reading(planted.tracker, submission_story, KEY)
     assert (entry.key, entry.owner, entry.declined_by, entry.reason) == (KEY, "J", "wrangler", "Made by mistake")
     assert "wrangler" in story.reasons[-1].message
     assert f"dcc archive decline {PLANTED} --revoke" in story.reasons[-1].message
@@ -181,12 +181,12 @@ def test_a_failed_archive_is_fetched_again_if_its_own_centre_has_it_now_but_not_
     in_writing(data.tracker, centres.delegate, "H", "J", recorded_by="wrangler")
     data.base.add_folder(first, "first").put(key, documents)
     data.base.run_session()
-    (failed,) = in_reading(data.tracker, find_zips)
+    (failed,) = in_reading(data.tracker, find_submissions)
     acknowledge = {"by": "wrangler", "reason": "It is of 2013."}
     in_writing(data.tracker, record_decisions, DecisionKind.ACKNOWLEDGE, [1], **acknowledge)
     data.base.add_folder("H", "new server").put(key, specimens("2013-11-01.1") if corrected else documents)
     data.base.run_session()
-    story = in_reading(data.tracker, zip_story, key_of(key))
+    story = in_reading(data.tracker, submission_story, key_of(key))
     assert (failed.status, len(story.downloads), bool(story.reopenings)) == (Status.FAILED, 2 if again else 1, again)
     assert [decision.revoked is None for decision in story.decisions] == [not again]
 

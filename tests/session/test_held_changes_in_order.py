@@ -10,7 +10,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.tracker import progress
 from dcc.tracker.queries.state_counts import held_documents
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.centres import find_archive
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -50,7 +50,7 @@ def archives_of_animals(data: DataInstallation) -> dict[str, str]:
 
 def told_to_wait(data: DataInstallation, key: str) -> list[str]:
     """Why an archive waits for another one, as people are told."""
-    story = in_reading(data.tracker, zip_story, key_of(key))
+    story = in_reading(data.tracker, submission_story, key_of(key))
     return [reason.message for reason in story.reasons if reason.kind == "waits"]
 
 
@@ -178,7 +178,7 @@ def test_an_addition_of_what_a_held_deletion_takes_away_waits_for_the_decision(c
     told = careful.run(anew, specimens("2013-11-02.1")).document(LATER_DOCUMENT, Phase.UPLOAD)
     assert (told.waits_for, careful.states()[anew]) == (key_of(deletion), WAITING)
     careful.run()
-    assert in_reading(careful.tracker, zip_story, key_of(anew)).waits_for == key_of(deletion)
+    assert in_reading(careful.tracker, submission_story, key_of(anew)).waits_for == key_of(deletion)
     careful.confirm(deletion, **WHO)
     careful.run()
     assert set(archives_of_animals(careful).values()) == {anew}

@@ -15,8 +15,8 @@ from dcc.session.data import data_processing
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import load_settings
-from dcc.tracker.hostings.changed_archives import loaded_zips
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.hostings.changed_archives import loaded_submissions
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc_assets.metadata.documents import data_report
 from dcc_assets.sync.document_records import recorded_data
 from tests.support.asking import in_both
@@ -66,10 +66,10 @@ def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
     reached = result.document(EXPERIMENTS, step)
     assert (reached.left_out, reached.reason) == ((step,), REASON.format(step.short_name))
     with data.tracker.connect() as connection, data.qc.connect() as qc:
-        (problem,) = next(one for one in zip_story(connection, key_of(ZIP)).documents if one.errors).errors
+        (problem,) = next(one for one in submission_story(connection, key_of(ZIP)).documents if one.errors).errors
         report = collect_submission(connection, qc, key_of(ZIP), data.settings)
         assert [*document_states(connection, qc), *finding_logs(connection, qc, 1_000)] == []
-        assert loaded_zips(connection, [1]) == ({1} if documents else set())
+        assert loaded_submissions(connection, [1]) == ({1} if documents else set())
     assert (REASON.format(step.short_name) in str(problem), problem.is_error) == (True, False)
     assert {each.standing for each in report.documents[0].steps if each.phase is step} == {Standing.LEFT_OUT}
     assert (report.outcome is Outcome.LEFT_OUT) is (last is not Phase.QC)

@@ -19,7 +19,7 @@ from dcc.documents.reading import read_document
 from dcc.documents.writing_xml import write_document
 from dcc.errors import NotWellFormedError, StagedDocumentLostError
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply import entity_rows
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.rows import prepared_file
@@ -70,7 +70,7 @@ def prepare(tmp_path: Path, target: Path) -> Prepare:
             )
             for name, content in documents.items()
         ]
-        return prepare_archive(basis, ArchiveToPrepare(ZipKey(action, "H.zip"), "H", target, to_prepare))
+        return prepare_archive(basis, ArchiveToPrepare(SubmissionKey(action, "H.zip"), "H", target, to_prepare))
 
     return prepared
 

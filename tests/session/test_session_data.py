@@ -22,12 +22,12 @@ from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import ZipFile
-from dcc.tracker.queries.submission_filters import ZipFilter
-from dcc.tracker.queries.submission_lists import select_zips
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.submission_lists import select_submissions
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc.vocabulary import ContextState, Severity
-from dcc_assets.sync.archives import recorded_zips
-from dcc_assets.sync.document_records import zip_action_ids
+from dcc_assets.sync.archives import recorded_submissions
+from dcc_assets.sync.document_records import submission_ids
 from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements
@@ -112,8 +112,10 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert data.log(EXPERIMENTS, cleared=True) == ["E4"] * 3
     assert data.set_back() == [(EXPERIMENTS, "data failed", "upload done")]
     assert [reached for reached, _ in healed.told(ZIP)] == PHASES[1:]
-    (story,) = in_reading(data.tracker, zip_story, key_of(ZIP)).documents
-    (recorded,) = in_reading(data.tracker, recorded_zips, in_reading(data.tracker, zip_action_ids, [key_of(ZIP)]))
+    (story,) = in_reading(data.tracker, submission_story, key_of(ZIP)).documents
+    (recorded,) = in_reading(
+        data.tracker, recorded_submissions, in_reading(data.tracker, submission_ids, [key_of(ZIP)])
+    )
     assert story.errors == ()
     assert [document.errors for document in recorded.documents] == [()]
     assert story.reopenings[0].from_phase is Phase.DATA
@@ -197,7 +199,7 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
         data.take_up()
     assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "qc pending"}
     with writing(data.tracker) as connection:
-        (faulty,) = select_zips(connection, ZipFilter(faulty=True, on_hold=True))
+        (faulty,) = select_submissions(connection, SubmissionFilter(faulty=True, on_hold=True))
         revoke(connection, [faulty.id], DecisionKind.QUARANTINE, by="tester")
     data.take_up()
     assert data.states() == {ZIP: "qc pending"}

@@ -16,7 +16,7 @@ from dcc.cli.demo import submissions
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import ConfigurationError, DiskFullError, InternalFaultError, SourceUnreachableError
 from dcc.naming import Action
-from dcc.outcomes import EndReason, ZipKey
+from dcc.outcomes import EndReason, SubmissionKey
 from dcc.phases import Phase
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
@@ -28,7 +28,7 @@ from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import CrawlingSession, Reopening, XmlLog, ZipFile, ZipLog
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_stories import submission_story
 from tests.session.test_bad_copies import ENCRYPTED, WITH_ONE_TWICE
 from tests.support import dying_session
 from tests.support.asking import column_in, in_reading, row_in, rows_in
@@ -69,9 +69,12 @@ def test_where_a_document_lay_in_its_archive_is_told(installation: Installation,
     folder.put(KEY, {f"animals/{SPECIMENS}": specimens()[SPECIMENS], "more.zip": inner})
     assert installation.run_session().zips[KEY].succeeded
     told = {
-        one.file_name: one for one in in_reading(installation.tracker, zip_story, ZipKey(Action.ADD, NAME)).documents
+        one.file_name: one
+        for one in in_reading(installation.tracker, submission_story, SubmissionKey(Action.ADD, NAME)).documents
     }
-    report = in_reading(installation.tracker, collect_submission, None, ZipKey(Action.ADD, NAME), installation.settings)
+    report = in_reading(
+        installation.tracker, collect_submission, None, SubmissionKey(Action.ADD, NAME), installation.settings
+    )
     assert {name: (one.place, one.archives) for name, one in told.items()} == {
         SPECIMENS: (f"animals/{SPECIMENS}", ()),
         INNER: (f"more.zip/weights/{INNER}", (("more.zip", hashlib.md5(inner).hexdigest()),)),
@@ -90,7 +93,7 @@ def test_an_archive_that_holds_what_is_not_opened_or_named_wrongly_is_not_throug
     refused = [("more.7z", "xml_name failed"), ("results.xml", "xml_name failed")]
     assert installation.documents() == [(SPECIMENS, "xsd done"), *refused]
     causes = in_reading(
-        installation.tracker, collect_submission, None, ZipKey(Action.ADD, NAME), installation.settings
+        installation.tracker, collect_submission, None, SubmissionKey(Action.ADD, NAME), installation.settings
     ).causes
     assert "member-not-opened" in {cause.code for cause in causes}
 

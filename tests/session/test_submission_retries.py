@@ -14,7 +14,7 @@ from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
@@ -28,11 +28,11 @@ from dcc.session.sessions import Session
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.submission_stories import zip_story
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_addresses import SourceState
-from dcc_assets.sync.archives import recorded_zips
-from dcc_assets.sync.document_records import zip_action_ids
+from dcc_assets.sync.archives import recorded_submissions
+from dcc_assets.sync.document_records import submission_ids
 from tests.support import dying_session
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in, value_in
 from tests.support.installations import (
@@ -171,10 +171,12 @@ def wrong() -> bytes:
 
 def told(installation: Installation) -> dict[str, Any]:
     """What the tracker tells of the archive: its state, documents with their errors, reasons and causes."""
-    key = ZipKey(Action.ADD, NAME)
-    story = in_reading(installation.tracker, zip_story, key)
+    key = SubmissionKey(Action.ADD, NAME)
+    story = in_reading(installation.tracker, submission_story, key)
     causes = in_reading(installation.tracker, find_causes, None, key, installation.settings).causes
-    (shown,) = in_reading(installation.tracker, recorded_zips, in_reading(installation.tracker, zip_action_ids, [key]))
+    (shown,) = in_reading(
+        installation.tracker, recorded_submissions, in_reading(installation.tracker, submission_ids, [key])
+    )
     english = load_catalogue("en", installation.settings)
     return {
         "shown in Dagster": (shown.phase, shown.status, shown.documents, shown.reasons, shown.downloaded),
@@ -294,7 +296,7 @@ def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_
     folder.put(KEY, wrong())
     installation.run_session()
 
-    def replaced(session: Session, keys: Sequence[ZipKey]) -> None:
+    def replaced(session: Session, keys: Sequence[SubmissionKey]) -> None:
         # A copy of which a checksum is published since is fetched again.
         published.write_text(md5((folder.path / KEY).read_bytes()))
         relist(session, keys)
@@ -479,7 +481,7 @@ def test_names_that_a_registration_made_right_wait_for_a_session_that_has_no_urg
     away = folder.path.rename(folder.path.with_name("elsewhere"))
     assert installation.run_session().zips == {}
     away.rename(folder.path)
-    urgent = SessionRequest(urgent=frozenset({ZipKey(Action.ADD, "H.2013-10-30.1.impc.zip")}))
+    urgent = SessionRequest(urgent=frozenset({SubmissionKey(Action.ADD, "H.2013-10-30.1.impc.zip")}))
     with open_session(installation.tracker, installation.settings, urgent) as session:
         list(crawl_file_sources(session))
         assert list(process_zip_actions(session)) == []
@@ -520,7 +522,7 @@ def test_urgent_archives_go_first_then_those_with_fewest_failures_and_of_these_t
     assert [len(installation.attempts(f"add/{name}")) for name in (FAILING, FAILED_ONCE)] == [3, 1]
     for name in NAMES:
         folder.put(f"add/{name}")
-    urgent, unknown = (ZipKey(action, OLDEST) for action in (Action.ADD, Action.EDIT))
+    urgent, unknown = (SubmissionKey(action, OLDEST) for action in (Action.ADD, Action.EDIT))
     in_writing(installation.tracker, request_urgently, [urgent, unknown], "ann")
     in_writing(installation.tracker, request_urgently, [urgent], "bob")
     assert in_reading(installation.tracker, urgent_keys) == [urgent, unknown]
@@ -533,10 +535,10 @@ def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
     """Those whose attempts have not been requested yet."""
     downloads: Any = SimpleNamespace(put_first=lambda _: None)
     waiting = SourceQueue(downloads)
-    submissions: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
+    submissions: list[Any] = [SimpleNamespace(key=SubmissionKey(Action.ADD, name)) for name in NAMES]
     hosting: Any = None
     for submission in submissions:
         waiting.add(submission, hosting)
-    waiting.put_first({submissions[3].key, ZipKey(Action.ADD, "another")})
+    waiting.put_first({submissions[3].key, SubmissionKey(Action.ADD, "another")})
     taken = [submission for submission, _ in waiting.take(lambda: True)]
     assert taken == [submissions[3], *submissions[:3], submissions[4]]

@@ -6,11 +6,11 @@ from collections import Counter
 from dcc.cli.demo import submissions
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.submissions.model import Outcome
-from dcc.reports.submissions.submission_lines import zips_of_centre
+from dcc.reports.submissions.submission_lines import submissions_of_centre
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
-from dcc.tracker.queries.submission_filters import ZipFilter
-from dcc.tracker.queries.submission_lists import select_zips
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.submission_lists import select_submissions
 from dcc.vocabulary import Actor
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
@@ -78,7 +78,7 @@ def test_archives_on_hold_and_cancelled_ones_are_not_told_as_fetched_or_taken(
     for key in (CHANGED, UPLOADING, BROKEN):
         folder.put(key)
     installation.crawl()
-    ids = {str(one.key): one.id for one in in_reading(installation.tracker, select_zips, ZipFilter())}
+    ids = {str(one.key): one.id for one in in_reading(installation.tracker, select_submissions, SubmissionFilter())}
     hold = {"by": "wrangler", "reason": "They ask."}
     in_writing(installation.tracker, record_decisions, DecisionKind.HOLD, [ids[TAKEN], ids[CHANGED]], **hold)
     in_writing(installation.tracker, progress.cancel, [ids[UPLOADING]], "wrangler", "Not meant.")
@@ -86,7 +86,7 @@ def test_archives_on_hold_and_cancelled_ones_are_not_told_as_fetched_or_taken(
     assert told(installation, folder.source_id)[None] == dict.fromkeys(reasons, 1)
     acts = {row.why: row.acts for row in in_reading(installation.tracker, skipped_entries, folder.source_id)}
     assert (acts[SkipReason.ON_HOLD], acts[SkipReason.WAITING]) == (Actor.DCC, Actor.NOBODY)
-    outcomes = {str(line.key): line.outcome for line in in_reading(installation.tracker, zips_of_centre, "H")}
+    outcomes = {str(line.key): line.outcome for line in in_reading(installation.tracker, submissions_of_centre, "H")}
     assert outcomes == {
         TAKEN: Outcome.ON_HOLD,
         CHANGED: Outcome.ON_HOLD,

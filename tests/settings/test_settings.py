@@ -134,7 +134,7 @@ def test_a_name_pattern_that_cannot_serve_is_refused_at_the_start(name: str, mon
 
 def test_own_name_patterns_are_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DCC_ZIP_PATTERN", r"(?P<centre>\w+)-(?P<date>\d{8})-(?P<inc>\d+)\.zip")
-    assert load_settings().naming.parse_zip_name("H-20130131-1.zip", {"H"}).inc == 1
+    assert load_settings().naming.parse_archive_name("H-20130131-1.zip", {"H"}).inc == 1
 
 
 def test_no_secret_shows_in_settings_or_in_what_is_wrong_with_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dcc.errors import BadFileNameError, DiskFullError, SizeMismatchError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.store.staging import Origin, Staging, remove_leftovers
 
-KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
-OTHER = ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip")
+KEY = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+OTHER = SubmissionKey(Action.ADD, "H.2013-10-31.2.impc.zip")
 ORIGIN = Origin(source_id=3, size_bytes=10, modified=1_400_000_000)
 
 Usage = namedtuple("Usage", "total used free")
@@ -41,7 +41,7 @@ def test_archives_lie_by_action_with_their_contents_and_parts_beside_them_for_th
     assert archive == staging.root / "add" / "H.2013-10-31.1.impc.zip"
     assert staging.contents(KEY) == archive.parent / "H.2013-10-31.1.impc.zip.contents"
     assert staging.part(KEY) == archive.parent / "H.2013-10-31.1.impc.zip.part"
-    assert staging.archive(ZipKey(Action.EDIT, KEY.file_name)).parent == staging.root / "edit"
+    assert staging.archive(SubmissionKey(Action.EDIT, KEY.file_name)).parent == staging.root / "edit"
     for directory in (staging.root, staging.root / "add"):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     staging.prepare(KEY)
@@ -51,7 +51,7 @@ def test_archives_lie_by_action_with_their_contents_and_parts_beside_them_for_th
     "name", ["", ".", "..", "../x.zip", "/etc/passwd", "sub/x.zip", "..\\x.zip", "C:\\x.zip", "x\0.zip", "x/.."]
 )
 def test_a_name_that_leads_elsewhere_is_refused(name: str, staging: Staging) -> None:
-    key = ZipKey(Action.ADD, name)
+    key = SubmissionKey(Action.ADD, name)
     for path in (staging.archive, staging.contents, staging.part):
         with pytest.raises(BadFileNameError, match="cannot be the name of a file in staging"):
             path(key)
@@ -61,7 +61,7 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str, staging: Staging) -> 
 def test_whatever_the_name_its_archive_lies_right_below_its_action(name: str) -> None:
     staging = Staging(Path("/staging"))
     try:
-        path = staging.archive(ZipKey(Action.ADD, name))
+        path = staging.archive(SubmissionKey(Action.ADD, name))
     except BadFileNameError:
         assert name in {"", ".", ".."} or set(name) & set("/\\\0")
     else:
@@ -82,7 +82,7 @@ class TestParts:
         assert staging.resumable(KEY, ORIGIN) == 0
 
     def test_parts_of_one_name_under_two_actions_are_apart(self, staging: Staging) -> None:
-        edit = ZipKey(Action.EDIT, KEY.file_name)
+        edit = SubmissionKey(Action.EDIT, KEY.file_name)
         staging.prepare(edit)
         _half_received(staging)
         assert staging.resumable(edit, ORIGIN) == 0

@@ -23,7 +23,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
-from dcc.outcomes import SourceCrawl, ZipOutcome
+from dcc.outcomes import SourceCrawl, SubmissionOutcome
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.definitions import asset_definitions
@@ -182,10 +182,10 @@ class Heard:
     """What a session told its caller."""
 
     crawls: list[SourceCrawl]
-    zips: list[ZipOutcome]
+    zips: list[SubmissionOutcome]
 
     @property
-    def by_zip(self) -> Mapping[str, ZipOutcome]:
+    def by_zip(self) -> Mapping[str, SubmissionOutcome]:
         """The outcomes by `<action>/<file name>`."""
         return {str(outcome.key): outcome for outcome in self.zips}
 

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import Engine, Table, select
 
 from dcc.cli.demo import submissions
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, SubmissionData
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.qc.apply.withdrawal import WithdrawalResult
@@ -52,26 +52,26 @@ def experiments(
     return {f"{centre}.{stem}.experiment.impc.xml": document}
 
 
-def key_of(key: str | ZipKey) -> ZipKey:
-    """`<action>/<name>` as a ZipKey, which is left as it is."""
-    if isinstance(key, ZipKey):
+def key_of(key: str | SubmissionKey) -> SubmissionKey:
+    """`<action>/<name>` as a SubmissionKey, which is left as it is."""
+    if isinstance(key, SubmissionKey):
         return key
     action, _, name = key.partition("/")
-    return ZipKey(Action(action), name)
+    return SubmissionKey(Action(action), name)
 
 
 @dataclass
 class DataResult:
     """What the phases after validation told in one session."""
 
-    zips: list[ZipData] = field(default_factory=list)
+    zips: list[SubmissionData] = field(default_factory=list)
     contexts: list[ContextsBuilt] = field(default_factory=list)
     overviews: list[OverviewsBuilt] = field(default_factory=list)
 
     def take(self, outcomes: Iterable[DataOutcome]) -> None:
         for outcome in outcomes:
             match outcome:
-                case ZipData():
+                case SubmissionData():
                     self.zips.append(outcome)
                 case ContextsBuilt():
                     self.contexts.append(outcome)
@@ -150,7 +150,7 @@ class DataInstallation:
         self.base.process_again(key)
         return self.take_up()
 
-    def confirm(self, key: str | ZipKey, **who: str) -> list[DocumentData]:
+    def confirm(self, key: str | SubmissionKey, **who: str) -> list[DocumentData]:
         return confirm_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
     def hold(self, key: str, *, is_held: bool = True) -> None:
@@ -161,7 +161,7 @@ class DataInstallation:
         else:
             in_writing(self.tracker, revoke, za_ids, DecisionKind.HOLD, by="wrangler")
 
-    def withdraw(self, key: str | ZipKey, **who: str) -> WithdrawalResult:
+    def withdraw(self, key: str | SubmissionKey, **who: str) -> WithdrawalResult:
         return withdraw_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
     def states(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from benchmarks import servers
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference import snapshots
@@ -235,7 +235,7 @@ def dagster_url(tracker_url: str, request: pytest.FixtureRequest) -> Iterator[st
 
 
 @dataclass(frozen=True, slots=True)
-class SeededZip:
+class SeededSubmission:
     """Ids of a seeded archive: its `zip_file`, `zip_action` and `file_source_has_zip`."""
 
     zip_id: int
@@ -280,7 +280,7 @@ def seed_source(
         return insert_rows(connection, FileSource, [row])[0]
 
 
-def seed_zip(
+def seed_submission(
     tracker: Engine,
     source_id: int,
     file_name: str = "H.2026-01-31.1.impc.zip",
@@ -289,15 +289,15 @@ def seed_zip(
     centre_id: int | None = None,
     size_bytes: int | None = None,
     state: State = states.WAITING,
-) -> SeededZip:
+) -> SeededSubmission:
     """Add an archive that a source hosts, waiting to be downloaded."""
     archive = {"file_name": file_name, "centre_id": centre_id, "size_bytes": size_bytes}
     with writing(tracker) as connection:
         (zip_id,) = insert_rows(connection, ZipFile, [archive])
-        (za_id,) = progress.add_zip_actions(connection, {ZipKey(action, file_name): state}, {file_name: zip_id})
+        (za_id,) = progress.add_zip_actions(connection, {SubmissionKey(action, file_name): state}, {file_name: zip_id})
         hosting = {"za_id": za_id, "file_source_id": source_id, "num_retries": 0, "size_bytes": size_bytes}
         (hosting_id,) = insert_rows(connection, FileSourceHasZip, [hosting])
-    return SeededZip(zip_id, za_id, hosting_id)
+    return SeededSubmission(zip_id, za_id, hosting_id)
 
 
 def seed_hosting(tracker: Engine, za_id: int, source_id: int, size_bytes: int | None = None) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.session import crawling
 from dcc.session.archives import processing
 from dcc.session.archives.coordination import Coordinator
@@ -147,4 +147,4 @@ def retry(request: str) -> None:
     tracker = open_tracker(settings)
     action, _, name = key.partition("/")
     with open_session(tracker, settings, SessionRequest(requested_by=person)) as session:
-        list(process_zip_actions(session, [ZipKey(Action(action), name)]))
+        list(process_zip_actions(session, [SubmissionKey(Action(action), name)]))

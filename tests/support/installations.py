@@ -21,7 +21,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import TransferFailedError
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import EndReason, SourceCrawl, ZipKey, ZipOutcome
+from dcc.outcomes import EndReason, SourceCrawl, SubmissionKey, SubmissionOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
@@ -75,7 +75,7 @@ class SessionResult:
 
     id: int
     crawls: dict[int, SourceCrawl] = field(default_factory=dict)
-    zips: dict[str, ZipOutcome] = field(default_factory=dict)
+    zips: dict[str, SubmissionOutcome] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     closing_notices: tuple[str, ...] = ()
     ended: EndReason | None = None
@@ -134,7 +134,7 @@ class Installation:
 
     def process_again(self, *keys: str) -> SessionResult:
         """Re-open zip actions by name and process them: `dcc retry`."""
-        named = [ZipKey(Action(key.partition("/")[0]), key.partition("/")[2]) for key in keys]
+        named = [SubmissionKey(Action(key.partition("/")[0]), key.partition("/")[2]) for key in keys]
         with open_session(self.tracker, self.settings, SessionRequest(requested_by="tester")) as session:
             result = SessionResult(session.id)
             for outcome in process_zip_actions(session, named):

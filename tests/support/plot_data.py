@@ -8,13 +8,13 @@ from sqlalchemy import Engine
 
 from dcc.documents.contents import Experiment, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from tests.support.qc_contexts import submit
 from tests.support.qc_documents import specimen
 
 WEIGHT: Final = "IMPC_BWT_001_001"
 GLUCOSE: Final = "IMPC_IPG_002_001"
-NEW: Final = ZipKey(Action.ADD, "H.2026-01-01.1.impc.zip")
+NEW: Final = SubmissionKey(Action.ADD, "H.2026-01-01.1.impc.zip")
 FIRST_DAY: Final = date(2025, 9, 1)
 ANIMALS: Final = 30
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pydantic import SecretStr
 
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, receive
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import PrefetchedArchives, SourceDownloads
@@ -18,7 +18,7 @@ from dcc.sources.hosting import Hosting
 from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 
-KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+KEY = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 CONTENT = bytes(range(256)) * 40
 MODIFIED = 1_400_000_000
 PATIENCE = 10.0
@@ -87,7 +87,7 @@ def transfer_of(
     number: int = 1,
     inc: int = 1,
 ) -> Transfer:
-    key = ZipKey(Action.ADD, f"H.2013-10-31.{inc}.impc.zip")
+    key = SubmissionKey(Action.ADD, f"H.2013-10-31.{inc}.impc.zip")
     return Transfer(number, key, Hosting(number, source_id, size, modified, has_md5=False))
 
 

@@ -42,7 +42,7 @@ from tests.support.databases import (
     seed_documents,
     seed_download,
     seed_source,
-    seed_zip,
+    seed_submission,
 )
 from tests.support.threads import at_once
 
@@ -55,7 +55,7 @@ SESSION = {"start_time": NOON, "status": -1, "created": NOON}
 
 def test_removing_a_centre_removes_its_sources_and_hostings_and_keeps_its_archives(tracker: Engine) -> None:
     centre = seed_centre(tracker)
-    archive = seed_zip(tracker, seed_source(tracker, centre), centre_id=centre)
+    archive = seed_submission(tracker, seed_source(tracker, centre), centre_id=centre)
     seed_documents(tracker, seed_download(tracker, archive.hosting_id), 2)
     execute_in(tracker, delete(Centre))
     assert [count_in(tracker, model) for model in (FileSource, FileSourceHasZip, ZipDownload, XmlFile)] == [0, 0, 0, 0]
@@ -74,7 +74,7 @@ def test_times_are_kept_in_utc_to_the_second(tracker: Engine) -> None:
 
 
 def test_a_message_too_long_for_its_column_is_shortened_and_odd_characters_survive(tracker: Engine) -> None:
-    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+    archive = seed_submission(tracker, seed_source(tracker, seed_centre(tracker)))
     download = seed_download(tracker, archive.hosting_id)
     texts = ["ü" * MESSAGE_BYTES, "not UTF-8: \udcff", "mouse 🐭"]
     with writing(tracker) as connection:

@@ -7,11 +7,11 @@ from sqlalchemy import Engine, Row, select, update
 
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
-from dcc.tracker.hostings.download_plan import PlannedZip, load_interrupted, load_waiting, sources_to_use
+from dcc.tracker.hostings.download_plan import PlannedSubmission, load_interrupted, load_waiting, sources_to_use
 from dcc.tracker.hostings.retries import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
@@ -30,14 +30,14 @@ from dcc.tracker.register import centres
 from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
-    SeededZip,
+    SeededSubmission,
     only_sqlite,
     seed_centre,
     seed_documents,
     seed_download,
     seed_hosting,
     seed_source,
-    seed_zip,
+    seed_submission,
 )
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -54,7 +54,9 @@ def _statistics(tracker: Engine, source_id: int, failures: int = 0, size: int = 
         connection.execute(FileSourceStatistics.__table__.insert(), [row])
 
 
-def _plans(tracker: Engine, sources: set[int] | None = None, za_ids: list[int] | None = None) -> list[PlannedZip]:
+def _plans(
+    tracker: Engine, sources: set[int] | None = None, za_ids: list[int] | None = None
+) -> list[PlannedSubmission]:
     return in_reading(tracker, load_waiting, sources, za_ids).planned
 
 
@@ -69,7 +71,7 @@ def _rows(tracker: Engine, model: type) -> list[Row[tuple[object, ...]]]:
         return list(connection.execute(select(model.__table__)))  # type: ignore[attr-defined]
 
 
-def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> int:
+def _fail(tracker: Engine, zip_: SeededSubmission, state: State = NOT_DOWNLOADED) -> int:
     """Let the download of a submission fail for good; the id of the attempt."""
     download = seed_download(tracker, zip_.hosting_id)
     in_writing(tracker, progress.report, [StateReport(Subject.ZIP_DOWNLOAD, download, state)])
@@ -93,7 +95,7 @@ class TestPreference:
         _statistics(tracker, fast, size=3_000, seconds=2.0)
         _statistics(tracker, unmeasured, size=0, seconds=0.0)
         _statistics(tracker, own_failing, failures=9)
-        zip_ = seed_zip(tracker, younger, centre_id=centre, size_bytes=5)
+        zip_ = seed_submission(tracker, younger, centre_id=centre, size_bytes=5)
         for source in (own, slow, unmeasured, failing, own_failing, fast):
             seed_hosting(tracker, zip_.za_id, source, 5)
         assert _order(tracker) == [own, own_failing, fast, slow, unmeasured, younger, failing]
@@ -109,7 +111,7 @@ class TestPreference:
         ]
         for number, (sizes, _) in enumerate(cases):
             source = seed_source(tracker, centre)
-            zip_ = seed_zip(tracker, source, f"H.2013-10-31.{number}.impc.zip", size_bytes=sizes[0])
+            zip_ = seed_submission(tracker, source, f"H.2013-10-31.{number}.impc.zip", size_bytes=sizes[0])
             for size in sizes[1:]:
                 seed_hosting(tracker, zip_.za_id, seed_source(tracker, centre), size)
         found = [[hosting.size_bytes for hosting in plan.hostings] for plan in _plans(tracker)]
@@ -142,7 +144,7 @@ class TestWhatWaits:
             (2013, 10, 31, 2, centre, "J.2013-10-31.2.impc.zip"),
         ]
         for year, month, day, inc, producer, name in reversed(names):
-            zip_ = seed_zip(tracker, source, name, centre_id=producer)
+            zip_ = seed_submission(tracker, source, name, centre_id=producer)
             _update(tracker, ZipFile, zip_.zip_id, created=date(year, month, day), inc=inc)
         in_writing(tracker, centres.delegate, "H", "J", recorded_by="wrangler")
         assert [plan.key.file_name for plan in _plans(tracker)] == [row[-1] for row in names]
@@ -152,7 +154,7 @@ class TestWhatWaits:
     ) -> None:
         centre, inactive = seed_centre(tracker, "H"), seed_centre(tracker, "J", is_active=False)
         good = seed_source(tracker, centre)
-        zip_ = seed_zip(tracker, good, centre_id=centre)
+        zip_ = seed_submission(tracker, good, centre_id=centre)
         for source in (
             seed_source(tracker, centre, state="maintenance"),
             seed_source(tracker, centre, state="removed"),
@@ -193,7 +195,7 @@ class TestRetryPolicy:
     def test_what_no_source_of_the_session_hosts_stays_failed(self, tracker: Engine) -> None:
         centre = seed_centre(tracker)
         one, two = seed_source(tracker, centre), seed_source(tracker, centre)
-        zip_ = seed_zip(tracker, one)
+        zip_ = seed_submission(tracker, one)
         _fail(tracker, zip_)
         assert _reopened(tracker, {two}) == 0
         assert _reopened(tracker, set()) == 0
@@ -211,7 +213,7 @@ class TestInterrupted:
     def test_an_archive_that_had_arrived_is_taken_up_with_its_documents(self, tracker: Engine) -> None:
         centre = seed_centre(tracker)
         source = seed_source(tracker, centre)
-        zip_ = seed_zip(tracker, source, NAME, centre_id=centre)
+        zip_ = seed_submission(tracker, source, NAME, centre_id=centre)
         _fail(tracker, zip_)
         _reopened(tracker, None)
         download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
@@ -220,7 +222,7 @@ class TestInterrupted:
         _update(tracker, ZipDownload, download, downloaded_size_bytes=321)
         _update(tracker, ZipFile, zip_.zip_id, content_md5="0" * 32)
         (left,) = in_reading(tracker, load_interrupted)
-        assert (left.za_id, left.zip_id, left.key) == (zip_.za_id, zip_.zip_id, ZipKey(Action.ADD, NAME))
+        assert (left.za_id, left.zip_id, left.key) == (zip_.za_id, zip_.zip_id, SubmissionKey(Action.ADD, NAME))
         assert (left.centre, left.source_id, left.download_id) == ("H", source, download)
         assert (left.size_bytes, left.md5) == (321, "0" * 32)
         assert {name: (document.id, document.state) for name, document in left.documents.items()} == {
@@ -248,7 +250,7 @@ class TestInterrupted:
             State(Phase.DOWNLOAD, Status.DONE),
         ]
         for state in taken_up + left_alone:
-            zip_ = seed_zip(tracker, source, f"{state}.zip")
+            zip_ = seed_submission(tracker, source, f"{state}.zip")
             seed_download(tracker, zip_.hosting_id, state)
         found = in_reading(tracker, load_interrupted)
         assert [left.key.file_name for left in found] == [f"{state}.zip" for state in taken_up]

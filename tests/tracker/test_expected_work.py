@@ -17,10 +17,10 @@ from dcc.tracker.queries.waiting_work import (
     all_of,
     expected_by_source,
     expected_work,
-    waiting_zip_actions,
+    waiting_submissions,
 )
 from tests.support.asking import in_reading, in_writing
-from tests.support.databases import seed_centre, seed_source, seed_zip
+from tests.support.databases import seed_centre, seed_source, seed_submission
 from tests.support.installations import Installation
 
 RUNS = [PastRun(10, 1_000, 20), PastRun(1, 900, 9), PastRun(100, 20_000, 300)]
@@ -83,7 +83,7 @@ def test_the_last_five_sessions_that_fetched_from_a_source_count(tracker: Engine
     absurd, idle = {"fetched": 1, "bytes": 1, "seconds": 9_999}, {"fetched": 0, "bytes": 0, "seconds": 8_888}
     usual = [{"fetched": 1, "bytes": 10, "seconds": seconds} for seconds in (10, 20, 90, 40, 80)]
     for pace, source in enumerate(sources, 1):
-        seed_zip(tracker, source, f"H.2013-10-31.{pace}.impc.zip", centre_id=centre, size_bytes=100)
+        seed_submission(tracker, source, f"H.2013-10-31.{pace}.impc.zip", centre_id=centre, size_bytes=100)
     for past in (absurd, absurd, *usual[:3], idle, *usual[3:]):
         (session,) = in_writing(
             tracker, insert_rows, CrawlingSession, [{"start_time": now, "status": 0, "created": now}]
@@ -102,9 +102,10 @@ def test_what_no_session_fetches_is_not_expected(tracker: Engine) -> None:
     centre, other = seed_centre(tracker), seed_centre(tracker, "J")
     source = seed_source(tracker, centre)
     _, held = (
-        seed_zip(tracker, source, f"H.2013-10-31.{inc}.impc.zip", centre_id=centre, size_bytes=5) for inc in (1, 2)
+        seed_submission(tracker, source, f"H.2013-10-31.{inc}.impc.zip", centre_id=centre, size_bytes=5)
+        for inc in (1, 2)
     )
-    seed_zip(tracker, source, "J.2013-10-31.1.impc.zip", centre_id=other, size_bytes=5)
+    seed_submission(tracker, source, "J.2013-10-31.1.impc.zip", centre_id=other, size_bytes=5)
     in_writing(tracker, record_decisions, DecisionKind.HOLD, [held.za_id], by="me", reason="asked for")
-    assert [str(key) for key in in_reading(tracker, waiting_zip_actions)] == ["add/H.2013-10-31.1.impc.zip"]
+    assert [str(key) for key in in_reading(tracker, waiting_submissions)] == ["add/H.2013-10-31.1.impc.zip"]
     assert in_reading(tracker, expected_work) == {source: ExpectedWork(1, 5, None)}

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Row, select, update
 
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
@@ -52,7 +52,7 @@ from tests.support.trials import MANY
 
 DISABLED, INITIAL, ADDITIVE, FULL = DeltaStrategy
 NAME = "H.2013-10-31.1.impc.zip"
-KEY = ZipKey(Action.ADD, NAME)
+KEY = SubmissionKey(Action.ADD, NAME)
 A, B, C, D = (ListedFile(f"H.2013-10-31.{number}.impc.zip", 100, 1_400_000_000) for number in range(1, 5))
 ONE, TWO = 1, 2
 
@@ -238,7 +238,7 @@ class TestRefusedNames:
         shelf.add(file, A)
         centre = seed_centre(shelf.tracker, "J")
         found = shelf.add(file, A)
-        assert found.accepted_zips == [ZipKey(Action.ADD, file.name)]
+        assert found.accepted_zips == [SubmissionKey(Action.ADD, file.name)]
         assert (found.known, found.new_zips) == (2, [])
         assert shelf.states() == [WAITING, WAITING]
         (archive,) = (row for row in shelf.rows(ZipFile) if row.file_name == file.name)
@@ -312,7 +312,7 @@ def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(s
             for inc, age in enumerate(ages)
         ]
         found = shelf.record(ActionListing(Action.ADD, zips=tuple(files)), quiet_seconds=quiet_seconds)
-        told = [ZipKey(Action.ADD, file.name) in found.unsettled for file in files]
+        told = [SubmissionKey(Action.ADD, file.name) in found.unsettled for file in files]
         assert [row.uploading_since is not None for row in shelf.rows(FileSourceHasZip)[-len(files) :]] == told
         return told
 

@@ -25,13 +25,13 @@ from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.states import EXTRACTED, NOT_DOWNLOADED, NOT_UPLOADED, REQUESTED, VALID, WAITING, advance, roll_up
 from tests.support.asking import execute_in, in_writing, row_in, rows_in
 from tests.support.databases import (
-    SeededZip,
+    SeededSubmission,
     seed_centre,
     seed_documents,
     seed_download,
     seed_hosting,
     seed_source,
-    seed_zip,
+    seed_submission,
 )
 from tests.support.trials import trials
 
@@ -46,8 +46,8 @@ INVALID = State(Phase.XSD, Status.FAILED)
 
 
 @pytest.fixture
-def archive(tracker: Engine) -> SeededZip:
-    return seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+def archive(tracker: Engine) -> SeededSubmission:
+    return seed_submission(tracker, seed_source(tracker, seed_centre(tracker)))
 
 
 def report(tracker: Engine, *reports: StateReport) -> dict[tuple[Subject, int], State]:
@@ -69,7 +69,7 @@ def states(tracker: Engine, subject: Subject) -> dict[int, State]:
         return {number: State(Phase(phase), Status(status)) for number, phase, status in rows}
 
 
-def action_state(tracker: Engine, archive: SeededZip) -> State:
+def action_state(tracker: Engine, archive: SeededSubmission) -> State:
     return states(tracker, Subject.ZIP_ACTION)[archive.za_id]
 
 
@@ -77,7 +77,9 @@ def action_state(tracker: Engine, archive: SeededZip) -> State:
 
 
 @pytest.mark.both_databases
-def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: Engine, archive: SeededZip) -> None:
+def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(
+    tracker: Engine, archive: SeededSubmission
+) -> None:
     requested = utc_now()
     hosting_ids = [archive.hosting_id, archive.hosting_id]
     ids = in_writing(tracker, progress.add_downloads, hosting_ids, requested)
@@ -91,7 +93,7 @@ def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: 
 
 
 @pytest.mark.both_databases
-def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, archive: SeededZip) -> None:
+def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, archive: SeededSubmission) -> None:
     download = seed_download(tracker, archive.hosting_id)
     report(tracker, on_download(download, NOT_DOWNLOADED))
     assert action_state(tracker, archive) == NOT_DOWNLOADED
@@ -106,12 +108,12 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
 
 
 @pytest.mark.both_databases
-def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededZip) -> None:
+def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededSubmission) -> None:
     unzipping = State(Phase.UNZIP, Status.RUNNING)
     processed = State(Phase.QC, Status.PENDING)
     present = (REQUESTED, unzipping, VALID, INVALID, processed, NOT_UPLOADED)
     found = [seed_download(tracker, archive.hosting_id, state) for state in present]
-    other = seed_zip(tracker, seed_source(tracker, seed_centre(tracker, "J")), "J.2026-01-31.1.impc.zip")
+    other = seed_submission(tracker, seed_source(tracker, seed_centre(tracker, "J")), "J.2026-01-31.1.impc.zip")
     untouched = seed_download(tracker, other.hosting_id)
     in_writing(tracker, progress.reopen, [archive.za_id], "me", "Again.")
     assert states(tracker, Subject.ZIP_DOWNLOAD) == {
@@ -199,7 +201,7 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
     """The algebra holds from where documents were set to, as it does from where they began."""
     tracker, (source, _) = scratch
     execute_in(tracker, delete(ZipFile))
-    archive = seed_zip(tracker, source)
+    archive = seed_submission(tracker, source)
     download = seed_download(tracker, archive.hosting_id, EXTRACTED)
     documents = seed_documents(tracker, download, 3)
     report(tracker, *(on_document(number, state) for number, state in zip(documents, before, strict=True)))
@@ -243,7 +245,7 @@ def test_any_sequence_of_reports_ends_where_the_algebra_says(
 ) -> None:
     tracker, (source, other) = scratch
     execute_in(tracker, delete(ZipFile))
-    archive = seed_zip(tracker, source)
+    archive = seed_submission(tracker, source)
     # The latest is that of the later attempt, whichever source it was at.
     hostings = [seed_hosting(tracker, archive.za_id, other), archive.hosting_id]
     downloads = [seed_download(tracker, hosting, EXTRACTED) for hosting in hostings]

@@ -23,7 +23,7 @@ from dcc.tracker.register.file_sources import SourceEntry, change_source, list_s
 from dcc.tracker.register.source_addresses import SourceState, load_addresses, pin_host_keys, pinned_keys
 from dcc.tracker.register.source_schedules import load_crawl_dues, paused_sources, set_pause
 from tests.support.asking import in_reading, in_writing
-from tests.support.databases import seed_hosting, seed_source, seed_zip
+from tests.support.databases import seed_hosting, seed_source, seed_submission
 from tests.support.installations import Installation
 
 SECRET = "correct horse battery staple"
@@ -99,8 +99,8 @@ def test_no_listing_or_message_holds_a_secret(tracker: Engine) -> None:
 def test_a_source_counts_what_it_hosts_at_present(tracker: Engine) -> None:
     centre = add_centre(tracker)
     source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
-    first = seed_zip(tracker, source)
-    second = seed_zip(tracker, source, "H.2026-01-31.2.impc.zip")
+    first = seed_submission(tracker, source)
+    second = seed_submission(tracker, source, "H.2026-01-31.2.impc.zip")
     seed_hosting(tracker, first.za_id, other)
     with writing(tracker) as connection:
         hosting = FileSourceHasZip.__table__

@@ -9,11 +9,11 @@ from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, in
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import HELD, SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.board import collect_board, render_board
-from dcc.reports.submissions.submission_lines import zips_of_centre
+from dcc.reports.submissions.submission_lines import submissions_of_centre
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
 from dcc.tracker.database import exception_id
@@ -32,18 +32,18 @@ from dcc.tracker.models import (
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.queries import board, state_counts, submission_lists
 from dcc.tracker.queries.board import Cell
-from dcc.tracker.queries.submission_filters import ZipFilter
-from dcc.tracker.queries.waiting_work import waiting_zip_actions
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.waiting_work import waiting_submissions
 from dcc.tracker.states import REFUSED
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
-    SeededZip,
+    SeededSubmission,
     seed_centre,
     seed_documents,
     seed_download,
     seed_hosting,
     seed_source,
-    seed_zip,
+    seed_submission,
 )
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import MANY
@@ -53,11 +53,13 @@ INVALID = State(Phase.XSD, Status.FAILED)
 NOW = datetime(2026, 11, 21, 7, 28, 31)
 
 
-def put_zip(
+def put_submission(
     tracker: Engine, source_id: int, centre_id: int | None, day: str, inc: int = 1, action: Action = Action.ADD
-) -> SeededZip:
+) -> SeededSubmission:
     """An archive with the date and increment of its name, waiting at a source."""
-    seeded = seed_zip(tracker, source_id, f"H.{day}.{inc}.impc.zip", action, centre_id=centre_id, size_bytes=1_000)
+    seeded = seed_submission(
+        tracker, source_id, f"H.{day}.{inc}.impc.zip", action, centre_id=centre_id, size_bytes=1_000
+    )
     execute_in(
         tracker, update(ZipFile).where(ZipFile.id == seeded.zip_id).values(created=date.fromisoformat(day), inc=inc)
     )
@@ -74,7 +76,7 @@ def note_gone(tracker: Engine, za_id: int) -> None:
 
 
 def waiting(tracker: Engine) -> list[str]:
-    return [str(key) for key in in_reading(tracker, waiting_zip_actions)]
+    return [str(key) for key in in_reading(tracker, waiting_submissions)]
 
 
 def is_read(statement: str) -> bool:
@@ -86,17 +88,17 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
     for day, states in {"2026-01-01": [INVALID], "2026-01-02": [VALID], "2026-02-01": [VALID]}.items():
-        report(tracker, put_zip(tracker, source, centre, day).za_id, *states)
-    note_gone(tracker, put_zip(tracker, source, None, "2026-01-02", 7).za_id)
+        report(tracker, put_submission(tracker, source, centre, day).za_id, *states)
+    note_gone(tracker, put_submission(tracker, source, None, "2026-01-02", 7).za_id)
     valid = Cell("H", Phase.XSD, Status.DONE, 2)
-    january = ZipFilter(first_day=date(2026, 1, 2), last_day=date(2026, 1, 31))
+    january = SubmissionFilter(first_day=date(2026, 1, 2), last_day=date(2026, 1, 31))
     with tracker.connect() as connection:
-        assert board.count_cells(connection, ZipFilter()) == [
+        assert board.count_cells(connection, SubmissionFilter()) == [
             valid,
-            Cell("H", Phase.XSD, Status.FAILED, 1, ZipKey(Action.ADD, "H.2026-01-01.1.impc.zip")),
-            Cell("", Phase.ZIP_NAME, Status.DONE, 1, ZipKey(Action.ADD, "H.2026-01-02.7.impc.zip")),
+            Cell("H", Phase.XSD, Status.FAILED, 1, SubmissionKey(Action.ADD, "H.2026-01-01.1.impc.zip")),
+            Cell("", Phase.ZIP_NAME, Status.DONE, 1, SubmissionKey(Action.ADD, "H.2026-01-02.7.impc.zip")),
         ]
-        assert board.count_cells(connection, ZipFilter(centre="H", status=Status.DONE)) == [valid]
+        assert board.count_cells(connection, SubmissionFilter(centre="H", status=Status.DONE)) == [valid]
         assert sum(cell.count for cell in board.count_cells(connection, january)) == 2
         found = [board.archives_on_page(connection, january, page) for page in (1, 2)]
     assert [[str(one.key) for one in page] for page in found] == [
@@ -110,9 +112,11 @@ def test_what_names_no_centre_is_of_that_on_whose_source_it_is_at_present(tracke
     """Where lists, the board and reports on centres look for it."""
     h, j = seed_centre(tracker), seed_centre(tracker, "J")
     source = seed_source(tracker, h)
-    _, gone, twice = (seed_zip(tracker, source, f"{name}.zip", state=REFUSED) for name in ("december", "gone", "twice"))
+    _, gone, twice = (
+        seed_submission(tracker, source, f"{name}.zip", state=REFUSED) for name in ("december", "gone", "twice")
+    )
     seed_hosting(tracker, twice.za_id, seed_source(tracker, j))
-    seed_zip(tracker, source, "J.2026-01-01.1.impc.zip", centre_id=j)
+    seed_submission(tracker, source, "J.2026-01-01.1.impc.zip", centre_id=j)
     note_gone(tracker, gone.za_id)
     expected = {
         "H": ["add/december.zip", "add/twice.zip"],
@@ -121,17 +125,17 @@ def test_what_names_no_centre_is_of_that_on_whose_source_it_is_at_present(tracke
     }
     with tracker.connect() as connection:
         for centre, keys in expected.items():
-            wanted = ZipFilter(centre=centre)
-            listed = submission_lists.find_zips(connection, wanted)
+            wanted = SubmissionFilter(centre=centre)
+            listed = submission_lists.find_submissions(connection, wanted)
             shown = board.archives_on_page(connection, wanted, 1)
             assert sorted(f"{one.action}/{one.file_name}" for one in listed) == keys
             assert sorted((one.centre, str(one.key)) for one in shown) == [(centre, key) for key in keys]
             assert sum(cell.count for cell in board.count_cells(connection, wanted)) == len(keys)
             assert {cell.centre for cell in board.count_cells(connection, wanted)} == {centre}
             if centre:
-                assert sorted(str(line.key) for line in zips_of_centre(connection, centre)) == keys
-        cells = [(cell.centre, cell.count) for cell in board.count_cells(connection, ZipFilter())]
-        everything = board.archives_on_page(connection, ZipFilter(), 1)
+                assert sorted(str(line.key) for line in submissions_of_centre(connection, centre)) == keys
+        cells = [(cell.centre, cell.count) for cell in board.count_cells(connection, SubmissionFilter())]
+        everything = board.archives_on_page(connection, SubmissionFilter(), 1)
     assert cells == [("H", 2), ("J", 1), ("", 1)]
     assert sorted(one.centre for one in everything) == ["", "H", "H", "J"]
 
@@ -141,7 +145,7 @@ def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(
     """Warnings, what could not be checked, what waits for confirmation and what was cleared come before it."""
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
-    failed, sound = (put_zip(tracker, source, centre, "2026-01-01", inc) for inc in (1, 2))
+    failed, sound = (put_submission(tracker, source, centre, "2026-01-01", inc) for inc in (1, 2))
     download = seed_download(tracker, failed.hosting_id)
     (later,) = seed_documents(tracker, download, 1, State(Phase.DATA, Status.FAILED))
     one, other = seed_documents(tracker, download, 2, INVALID)
@@ -169,13 +173,13 @@ def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(
 @pytest.mark.both_databases
 def test_a_name_that_conforms_by_now_is_not_selected_by_the_fault_that_it_had(tracker: Engine) -> None:
     source = seed_source(tracker, seed_centre(tracker))
-    refused, accepted = (put_zip(tracker, source, None, day) for day in ("2026-01-30", "2026-01-31"))
+    refused, accepted = (put_submission(tracker, source, None, day) for day in ("2026-01-30", "2026-01-31"))
     with writing(tracker) as connection:
         kind = exception_id(connection, "BadFileNameError", "Names do not follow the convention")
         rows = [{"za_id": each.za_id, "exception_id": kind, "message": "No."} for each in (refused, accepted)]
         insert_rows(connection, ZipActionLog, rows)
         progress.report(connection, [StateReport(Subject.ZIP_ACTION, refused.za_id, REFUSED)])
-    found = in_reading(tracker, submission_lists.find_zips, ZipFilter(kind="BadFileNameError"))
+    found = in_reading(tracker, submission_lists.find_submissions, SubmissionFilter(kind="BadFileNameError"))
     assert [entry.file_name for entry in found] == ["H.2026-01-30.1.impc.zip"]
 
 
@@ -185,19 +189,19 @@ def test_a_name_that_conforms_by_now_is_not_selected_by_the_fault_that_it_had(tr
     [("H.*", 1), ("h.*", 0), ("*IMPC.zip", 0), ("H.2026-01-3?.1.impc.zip", 1), ("H.2026-01-3?1.impc.zip", 0)],
 )
 def test_a_pattern_of_names_tells_capitals_from_small_letters(tracker: Engine, pattern: str, found: int) -> None:
-    put_zip(tracker, seed_source(tracker, seed_centre(tracker)), None, "2026-01-31")
-    assert len(in_reading(tracker, submission_lists.find_zips, ZipFilter(name=pattern))) == found
+    put_submission(tracker, seed_source(tracker, seed_centre(tracker)), None, "2026-01-31")
+    assert len(in_reading(tracker, submission_lists.find_submissions, SubmissionFilter(name=pattern))) == found
 
 
 def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:
     centre = seed_centre(tracker)
     source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
-    young = put_zip(tracker, other, centre, "2026-02-01")
-    tenth = put_zip(tracker, source, centre, "2026-01-01", 10)
-    put_zip(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
+    young = put_submission(tracker, other, centre, "2026-02-01")
+    tenth = put_submission(tracker, source, centre, "2026-01-01", 10)
+    put_submission(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
     seed_hosting(tracker, young.za_id, source)
     note_gone(tracker, tenth.za_id)
-    entries = in_reading(tracker, submission_lists.find_zips)
+    entries = in_reading(tracker, submission_lists.find_submissions)
     assert [(e.file_name, e.action, e.sources) for e in entries] == [
         ("H.2026-01-01.2.impc.zip", Action.DELETE, (source,)),
         ("H.2026-01-01.10.impc.zip", Action.ADD, ()),
@@ -211,30 +215,30 @@ def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Eng
     up = seed_source(tracker, centre)
     down = seed_source(tracker, centre, username="down", state="maintenance")
     inactive = seed_source(tracker, sleeping)
-    put_zip(tracker, up, centre, "2026-03-01")
-    put_zip(tracker, up, centre, "2026-01-01", 10)
-    put_zip(tracker, up, centre, "2026-01-01", 9)
-    put_zip(tracker, down, centre, "2026-01-02")
-    put_zip(tracker, inactive, centre, "2026-01-03")
-    twice = put_zip(tracker, down, centre, "2026-01-04")
+    put_submission(tracker, up, centre, "2026-03-01")
+    put_submission(tracker, up, centre, "2026-01-01", 10)
+    put_submission(tracker, up, centre, "2026-01-01", 9)
+    put_submission(tracker, down, centre, "2026-01-02")
+    put_submission(tracker, inactive, centre, "2026-01-03")
+    twice = put_submission(tracker, down, centre, "2026-01-04")
     seed_hosting(tracker, twice.za_id, up)
-    note_gone(tracker, put_zip(tracker, up, centre, "2026-01-05").za_id)
+    note_gone(tracker, put_submission(tracker, up, centre, "2026-01-05").za_id)
     assert waiting(tracker) == [
         "add/H.2026-01-01.9.impc.zip",
         "add/H.2026-01-01.10.impc.zip",
         "add/H.2026-01-04.1.impc.zip",
         "add/H.2026-03-01.1.impc.zip",
     ]
-    assert len(in_reading(tracker, waiting_zip_actions, limit=2)) == 2
+    assert len(in_reading(tracker, waiting_submissions, limit=2)) == 2
 
 
 def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
     _add_many(tracker, MANY)
     with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
         began = time.monotonic()
-        found = waiting_zip_actions(connection)
+        found = waiting_submissions(connection)
         waited = time.monotonic() - began
-        everything = submission_lists.find_zips(connection)
+        everything = submission_lists.find_submissions(connection)
     assert [key.file_name for key in found] == [f"H.2026-01-01.{n}.impc.zip" for n in range(10_000, MANY + 1, 10_000)]
     assert waited < MANY / 10_000
     assert len(everything) == MANY
@@ -247,9 +251,9 @@ def test_the_board_of_a_hundred_thousand_archives_takes_less_than_a_second(track
     catalogue, settings = load_catalogue(None, Settings()), Settings()
     began = time.process_time()
     with tracker.connect() as connection:
-        shown = collect_board(connection, ZipFilter(), 1)
+        shown = collect_board(connection, SubmissionFilter(), 1)
     page = render_board(
-        shown, catalogue, settings, path="/dcc/board", home="/dcc/", language=None, link_of_zip="{}".format
+        shown, catalogue, settings, path="/dcc/board", home="/dcc/", language=None, link_of_submission="{}".format
     )
     took = time.process_time() - began
     assert (shown.total, len(shown.archives)) == (100_000, board.PAGE_SIZE)
@@ -311,7 +315,7 @@ def add_finding(tracker: Engine, session_id: int, source_id: int, message: str, 
 
 def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker: Engine) -> None:
     source = seed_source(tracker, seed_centre(tracker))
-    zipped = seed_zip(tracker, source)
+    zipped = seed_submission(tracker, source)
     fetched, seen, quiet = add_session(tracker), add_session(tracker), add_session(tracker)
     for session in (fetched, seen, quiet):
         add_crawl(tracker, session, source)
@@ -364,9 +368,9 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
 def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engine) -> None:
     def ask() -> int:
         with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
-            state_counts.count_zip_actions(connection)
+            state_counts.count_submission_states(connection)
             state_counts.count_documents(connection)
-            submission_lists.find_zips(connection, ZipFilter(centre="H"))
+            submission_lists.find_submissions(connection, SubmissionFilter(centre="H"))
             crawls.latest_crawls(connection)
             crawls.latest_findings(connection)
             crawls.list_sessions(connection)
@@ -376,7 +380,7 @@ def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engin
     before = ask()
     for number in range(3):
         source = seed_source(tracker, centre, username=str(number))
-        zipped = put_zip(tracker, source, centre, "2026-01-01", number)
+        zipped = put_submission(tracker, source, centre, "2026-01-01", number)
         seed_documents(tracker, seed_download(tracker, zipped.hosting_id), 3)
         session = add_session(tracker)
         add_crawl(tracker, session, source, "no")

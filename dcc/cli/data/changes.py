@@ -13,7 +13,7 @@ from dcc.cli.shell.context import (
     open_qc,
     open_tracker,
     options,
-    parse_zip_key,
+    parse_submission_key,
     reading_qc,
     reading_tracker,
     reason_option,
@@ -66,7 +66,7 @@ def plan(zip_action: str, all_changes: bool) -> None:
     """
     from dcc.session.data.document_plans import plan_submission
 
-    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    key, settings = parse_submission_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         plans = plan_submission(tracker, qc, settings, key)
     note_facts(held=zip_action if any(one.is_held(settings.hold_threshold) for one in plans) else None)
@@ -154,7 +154,7 @@ def confirm(zip_action: str, reason: str) -> None:
     """
     from dcc.session.data.confirmations import confirm_submission, left_to_sessions
 
-    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    key, settings = parse_submission_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
         others = [] if wants_json() else left_to_sessions(tracker, settings, key, documents)
@@ -213,7 +213,7 @@ def undo(zip_action: str, reason: str, yes: bool) -> None:
     """
     from dcc.session.data.withdrawals import withdraw_submission
 
-    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    key, settings = parse_submission_key(zip_action), settings_from_environment()
     ask_in_production(f"Withdraw all data of {key}?", yes=yes)
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         undone = withdraw_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
@@ -264,7 +264,7 @@ def recheck(centre: str | None, rule: str | None, zip_actions: tuple[str, ...], 
 
     if not (centre or rule or zip_actions or everything):
         raise click.UsageError("Say which documents: --centre, --rule, --zip, or --all for all of them.")
-    keys, settings = [parse_zip_key(text) for text in zip_actions] or None, settings_from_environment()
+    keys, settings = [parse_submission_key(text) for text in zip_actions] or None, settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         found = set_back(tracker, qc, settings, centre=centre, rule=rule, keys=keys, author=user_name(), reason=reason)
     documents, of = count_of(found.documents, "document"), count_of(len(found.keys), "submission")
@@ -472,7 +472,7 @@ def _chosen(
     found = list_proposals(connection, source=source_id)
     if not zip_actions:
         return found
-    wanted = dict.fromkeys(map(parse_zip_key, zip_actions))
+    wanted = dict.fromkeys(map(parse_submission_key, zip_actions))
     known = {proposal.key for proposal in found}
     missing = [key for key in wanted if key not in known]
     if missing:

@@ -10,7 +10,7 @@ import click
 
 from dcc.cli.shell.context import (
     json_option,
-    parse_zip_key,
+    parse_submission_key,
     reading_qc,
     reading_tracker,
     require_centres,
@@ -99,7 +99,7 @@ def causes(
         raise ConfigurationError("Give one of --json and --spreadsheet.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    key = parse_zip_key(zip_action) if zip_action else None
+    key = parse_submission_key(zip_action) if zip_action else None
     with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
         subject = key or centre if session_id is None else session_id
         collected = _collect(tracker, qc, settings, subject)
@@ -121,13 +121,13 @@ def causes(
 
 def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: Subject | None) -> FoundCauses:
     """All causes of a subject, or of all. Raises NotFoundError."""
-    from dcc.outcomes import ZipKey
+    from dcc.outcomes import SubmissionKey
     from dcc.reports.causes.collecting import find_causes
     from dcc.tracker.queries.submission_filters import require_centre
-    from dcc.tracker.submission_rows import require_zip_action
+    from dcc.tracker.submission_rows import require_submission
 
-    if isinstance(subject, ZipKey):
-        require_zip_action(tracker, subject)
+    if isinstance(subject, SubmissionKey):
+        require_submission(tracker, subject)
     elif isinstance(subject, str):
         require_centre(tracker, subject)
     return find_causes(tracker, qc, subject, settings, limit=None)
@@ -234,7 +234,7 @@ def findings(
     from dcc.reports.languages import load_catalogue
 
     settings = settings_from_environment()
-    key = parse_zip_key(zip_action) if zip_action else None
+    key = parse_submission_key(zip_action) if zip_action else None
     if spreadsheet is not None:
         if rule or severity or document or inactive_too or wants_json() or (key and centre):
             raise ConfigurationError(
@@ -286,7 +286,7 @@ def _require_known(settings: Settings, criteria: FindingFilter, uncounted: int) 
     """Raise NotFoundError for a rule or, if nothing is `uncounted`, a submission or document that nobody knows."""
     from dcc.rules.catalogue import CATALOGUE
     from dcc.tracker.archive_access import delivered_document
-    from dcc.tracker.submission_rows import require_zip_action
+    from dcc.tracker.submission_rows import require_submission
 
     rule, key, document = criteria.rule, criteria.key, criteria.file_name
     if rule is not None and rule not in CATALOGUE:
@@ -296,7 +296,7 @@ def _require_known(settings: Settings, criteria: FindingFilter, uncounted: int) 
         return
     with reading_tracker(settings) as tracker:
         if key is not None:
-            require_zip_action(tracker, key)
+            require_submission(tracker, key)
         if document is not None and delivered_document(tracker, document) is None:
             raise NotFoundError(
                 f"No document {document!r} exists. Correct the name: `dcc show ACTION/ZIP` lists those of an archive."

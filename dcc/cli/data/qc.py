@@ -16,7 +16,7 @@ from dcc.cli.shell.context import (
     open_qc,
     open_tracker,
     options,
-    parse_zip_key,
+    parse_submission_key,
     reading_qc,
     require_centre_of_data,
     settings_from_environment,
@@ -338,7 +338,7 @@ def plot(centre: str, parameter: str | None, zip_name: str | None, output: Path,
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
     use_font_cache(settings)
-    key = None if zip_name is None else parse_zip_key(zip_name)
+    key = None if zip_name is None else parse_submission_key(zip_name)
     with reading_qc(settings) as connection:
         # Analysts may have no tracker.
         require_known_value(connection, "centre", centre)

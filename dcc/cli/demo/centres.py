@@ -18,7 +18,7 @@ from typing import NamedTuple
 from dcc.cli.demo.submissions import PROJECTS, archive, damaged, experiment_document, specimen_document
 from dcc.messages import count_of
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.sources.base import SourceProtocol
 
@@ -68,21 +68,21 @@ class ExpectedState(NamedTuple):
 
 _FOR_QC = ExpectedState(Phase.QC, Status.PENDING)
 
-EXPECTED: Mapping[ZipKey, ExpectedState] = {
-    ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"): _FOR_QC,
-    ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip"): ExpectedState(Phase.QC, Status.PENDING, sources=2),
-    ZipKey(Action.ADD, "H.2013-11-04.3.impc.zip"): ExpectedState(Phase.XSD, Status.FAILED),
-    ZipKey(Action.EDIT, "H.2013-11-05.4.impc.zip"): _FOR_QC,
-    ZipKey(Action.DELETE, "H.2013-11-06.5.impc.zip"): ExpectedState(Phase.QC, Status.DONE),
-    ZipKey(Action.ADD, "J.2013-10-31.26.impc.zip"): _FOR_QC,
-    ZipKey(Action.ADD, "J.2013-11-01.27.impc.zip"): ExpectedState(Phase.UNZIP, Status.FAILED),
-    ZipKey(Action.ADD, "J.2013-11-04.28.impc.zip"): ExpectedState(Phase.DATA, Status.FAILED),
-    ZipKey(Action.ADD, "jax_november_final.zip"): ExpectedState(Phase.ZIP_NAME, Status.FAILED),
-    ZipKey(Action.ADD, "Tcp.2013-11-03.7.impc.zip"): _FOR_QC,
-    ZipKey(Action.ADD, "Tcp.2013-11-03.8.impc.zip"): ExpectedState(Phase.XSD, Status.FAILED),
-    ZipKey(Action.ADD, "Wtsi.2013-11-02.2.impc.zip"): ExpectedState(Phase.XML_NAME, Status.FAILED),
-    ZipKey(Action.ADD, "Wtsi.2013-11-02.3.impc.zip"): ExpectedState(Phase.QC, Status.PENDING, sources=2),
-    ZipKey(Action.EDIT, "Wtsi.2013-11-03.5.impc.zip"): _FOR_QC,
+EXPECTED: Mapping[SubmissionKey, ExpectedState] = {
+    SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip"): _FOR_QC,
+    SubmissionKey(Action.ADD, "H.2013-10-31.2.impc.zip"): ExpectedState(Phase.QC, Status.PENDING, sources=2),
+    SubmissionKey(Action.ADD, "H.2013-11-04.3.impc.zip"): ExpectedState(Phase.XSD, Status.FAILED),
+    SubmissionKey(Action.EDIT, "H.2013-11-05.4.impc.zip"): _FOR_QC,
+    SubmissionKey(Action.DELETE, "H.2013-11-06.5.impc.zip"): ExpectedState(Phase.QC, Status.DONE),
+    SubmissionKey(Action.ADD, "J.2013-10-31.26.impc.zip"): _FOR_QC,
+    SubmissionKey(Action.ADD, "J.2013-11-01.27.impc.zip"): ExpectedState(Phase.UNZIP, Status.FAILED),
+    SubmissionKey(Action.ADD, "J.2013-11-04.28.impc.zip"): ExpectedState(Phase.DATA, Status.FAILED),
+    SubmissionKey(Action.ADD, "jax_november_final.zip"): ExpectedState(Phase.ZIP_NAME, Status.FAILED),
+    SubmissionKey(Action.ADD, "Tcp.2013-11-03.7.impc.zip"): _FOR_QC,
+    SubmissionKey(Action.ADD, "Tcp.2013-11-03.8.impc.zip"): ExpectedState(Phase.XSD, Status.FAILED),
+    SubmissionKey(Action.ADD, "Wtsi.2013-11-02.2.impc.zip"): ExpectedState(Phase.XML_NAME, Status.FAILED),
+    SubmissionKey(Action.ADD, "Wtsi.2013-11-02.3.impc.zip"): ExpectedState(Phase.QC, Status.PENDING, sources=2),
+    SubmissionKey(Action.EDIT, "Wtsi.2013-11-03.5.impc.zip"): _FOR_QC,
 }
 
 

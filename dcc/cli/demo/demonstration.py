@@ -28,7 +28,7 @@ from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput
 from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
-from dcc.outcomes import CrawlOutcome, ZipKey
+from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings, load_settings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.sources.host_keys import HostKey
-    from dcc.tracker.queries.submission_lists import ZipEntry
+    from dcc.tracker.queries.submission_lists import SubmissionEntry
 
 _MARK = ".made-by-dcc-demo"
 _PAUSED = "The servers of the demonstration are stopped."
@@ -212,8 +212,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
     from dcc.databases.transactions import writing
     from dcc.runtime.clock import utc_now
     from dcc.sources.crawl_policy import Pause
-    from dcc.tracker.queries.submission_filters import ZipFilter
-    from dcc.tracker.queries.submission_lists import find_zips
+    from dcc.tracker.queries.submission_filters import SubmissionFilter
+    from dcc.tracker.queries.submission_lists import find_submissions
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_schedules import set_pause
 
@@ -231,13 +231,13 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         if display.report.session is not None:
             click.echo(display.report.line(display.report.session))
         with tracker.connect() as connection:
-            return _differences(display.report, find_zips(connection, ZipFilter()))
+            return _differences(display.report, find_submissions(connection, SubmissionFilter()))
 
 
-def _differences(report: SessionOutput, entries: Sequence[ZipEntry]) -> list[str]:
+def _differences(report: SessionOutput, entries: Sequence[SubmissionEntry]) -> list[str]:
     """Differences between the tracker and `EXPECTED`; none if all is well."""
     found = {
-        ZipKey(entry.action, entry.file_name): ExpectedState(entry.phase, entry.status, len(entry.sources))
+        SubmissionKey(entry.action, entry.file_name): ExpectedState(entry.phase, entry.status, len(entry.sources))
         for entry in entries
     }
     wrong = [

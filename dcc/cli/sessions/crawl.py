@@ -14,7 +14,7 @@ from dcc.cli.shell.context import (
     json_option,
     open_tracker,
     options,
-    parse_zip_key,
+    parse_submission_key,
     settings_from_environment,
     user_name,
 )
@@ -39,7 +39,7 @@ from dcc.session.session_request import SessionRequest
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.outcomes import ZipKey
+    from dcc.outcomes import SubmissionKey
     from dcc.settings import Settings
 
 _session_options = options(
@@ -142,10 +142,10 @@ def crawl(
     from dcc.databases.transactions import run_reading
     from dcc.operations.crawl_requests import request_urgent, sources_to_crawl
     from dcc.tracker.hostings.urgent_requests import urgent_keys
-    from dcc.tracker.queries.waiting_work import all_of, expected_work, waiting_zip_actions
+    from dcc.tracker.queries.waiting_work import all_of, expected_work, waiting_submissions
 
     _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
-    keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
+    keys = list(dict.fromkeys(parse_submission_key(text) for text in zip_actions))
     settings = settings_from_environment(**overrides)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         if keys:
@@ -171,7 +171,7 @@ def crawl(
             )
         shown = session_display(
             len(crawlable),
-            lambda: len(run_reading(tracker, waiting_zip_actions)),
+            lambda: len(run_reading(tracker, waiting_submissions)),
             lambda: expected_text(all_of(run_reading(tracker, expected_work).values())),
         )
         request = SessionRequest(group=group, source_ids=wanted, urgent=frozenset(keys), requested_by=user_name())
@@ -251,17 +251,17 @@ def retry(
 
 def _keys_to_retry(
     tracker: Engine, zip_actions: Sequence[str], filters: dict[str, Any], *, dry_run: bool, yes: bool
-) -> list[ZipKey]:
+) -> list[SubmissionKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
     from dcc.tracker.hostings.retries import why_not_retriable
-    from dcc.tracker.queries.submission_lists import select_zips
+    from dcc.tracker.queries.submission_lists import select_submissions
 
-    by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
+    by_name = list(dict.fromkeys(map(parse_submission_key, zip_actions)))
     if by_name and not (dry_run or any(filters.values())):
         return by_name
     criteria, names = selection_of([str(key) for key in by_name], **filters)
     with tracker.connect() as connection:
-        chosen = select_zips(connection, criteria, names)
+        chosen = select_submissions(connection, criteria, names)
         refused = why_not_retriable(connection, [submission.key for submission in chosen])
     if names is None:
         refused = {one.key: "neither failed nor cancelled" for one in chosen if not one.is_stopped} | refused

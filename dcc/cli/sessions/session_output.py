@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.shell.output import COLOURS, byte_size, printable, progress_bars, wants_json
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, SubmissionData
 from dcc.errors import BadFileNameError, UnreachableError
 from dcc.messages import count_of
-from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
+from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, SubmissionOutcome
 from dcc.phases import Phase, State, Status
 from dcc.runtime.json_values import fields_of
 from dcc.session.session_request import BegunSession, Listeners
@@ -70,7 +70,7 @@ class SessionOutput:
         self.problems += [_problem(Problem("finding", message), source=crawl.source_id) for message in crawl.findings]
         self.notes += [_note("listing", message) for message in crawl.notes]
 
-    def add_zip(self, outcome: ZipOutcome) -> None:
+    def add_submission(self, outcome: SubmissionOutcome) -> None:
         """Add the result of one submission."""
         key, phase = str(outcome.key), outcome.phase
         self.zips[key] = outcome.state
@@ -101,7 +101,7 @@ class SessionOutput:
             for centre in outcome.centres:
                 self.contexts.update(added=centre.added, changed=centre.changed, removed=centre.removed)
             return
-        if not isinstance(outcome, ZipData):
+        if not isinstance(outcome, SubmissionData):
             return
         key = str(outcome.key)
         self.zips[key] = outcome.state
@@ -350,7 +350,7 @@ class SessionDisplay:
 
     def listeners(self) -> Listeners:
         """The functions that show a session."""
-        return Listeners(self.on_crawl, self.on_zip, self.on_data, self.on_begin, self.on_listing)
+        return Listeners(self.on_crawl, self.on_submission, self.on_data, self.on_begin, self.on_listing)
 
     def on_begin(self, session: BegunSession) -> None:
         """The session has begun."""
@@ -372,10 +372,10 @@ class SessionDisplay:
         if self._crawled == self._sources:
             self._count_waiting()
 
-    def on_zip(self, outcome: ZipOutcome) -> None:
+    def on_submission(self, outcome: SubmissionOutcome) -> None:
         """A submission was processed."""
         before = len(self.report.problems)
-        self.report.add_zip(outcome)
+        self.report.add_submission(outcome)
         self._processed += 1
         self._print_of_archive(problem_lines, self.report.problems[before:])
         if _PROCESSING not in self._tasks or self._processed == 1:
@@ -389,7 +389,7 @@ class SessionDisplay:
         self.report.add_data(outcome)
         self._print_of_archive(problem_lines, self.report.problems[problems:])
         self._print_of_archive(note_lines, self.report.notes[notes:])
-        if isinstance(outcome, ZipData):
+        if isinstance(outcome, SubmissionData):
             self._show_bar(_PHASE_NAMES[outcome.reached], advance=1)
 
     def _print_of_archive(self, lines_of: _Lines, entries: list[_Entry]) -> None:

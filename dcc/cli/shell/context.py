@@ -16,7 +16,7 @@ import click
 from dcc.cli.shell.output import note_json, warn
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.redaction import keep_secret
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def any_databases(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
         yield tracker, qc
 
 
-def parse_zip_key(text: str) -> ZipKey:
+def parse_submission_key(text: str) -> SubmissionKey:
     """Parse `add/H.2013-10-31.1.impc.zip`; for an archive's name alone, its submission.
 
     Raises ConfigurationError with the right form, and NotFoundError for a name alone that the tracker does not know.
@@ -170,10 +170,10 @@ def parse_zip_key(text: str) -> ZipKey:
             f"{text!r} names no submission. Write it as <action>/<file name>, the action one of "
             f"{', '.join(Action)}: add/H.2013-10-31.1.impc.zip."
         )
-    return ZipKey(Action(action), file_name)
+    return SubmissionKey(Action(action), file_name)
 
 
-def _only_action_of(name: str) -> ZipKey:
+def _only_action_of(name: str) -> SubmissionKey:
     from dcc.tracker.queries.submission_lists import actions_of_archive
     from dcc.tracker.submission_rows import nearest_submissions
 
@@ -188,7 +188,7 @@ def _only_action_of(name: str) -> ZipKey:
     if len(actions) > 1:
         known = ", ".join(f"{action}/{name}" for action in actions)
         raise ConfigurationError(f"{name!r} names several submissions: {known}. Name one of them.")
-    return ZipKey(actions[0], name)
+    return SubmissionKey(actions[0], name)
 
 
 def absolute_path(path: str) -> str:

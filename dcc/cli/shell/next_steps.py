@@ -78,7 +78,7 @@ show: dcc data plan {held}  # what it would change, if you confirm it
 show: dcc zips --centre {centre}  # the other archives of the centre
 report ?without_page: dcc report {zip_action} --html report.html  # the page to send to the centre
 report ?without_page: dcc report --centre {centre} --html report.html  # the page to send to the centre
-report: dcc report --centre {centre_of_zip}  # all that the centre has submitted
+report: dcc report --centre {centre_of_archive}  # all that the centre has submitted
 report: dcc data causes --centre {centre} --spreadsheet {centre}.xlsx  # every finding, to be sent with it
 session list: dcc session show {last_session}  # what the last one did
 session show ?in_error: dcc report --session {session_id}  # what it found, and who acts

@@ -389,7 +389,7 @@ def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Col
     names = [listed.name for part in listings for listed in part.zips]
     for name in names:
         try:
-            settings.naming.parse_zip_name(name, centres)
+            settings.naming.parse_archive_name(name, centres)
         except BadFileNameError as error:
             refused.append(str(error))
     if not names:

@@ -15,7 +15,7 @@ from dcc.cli.shell.context import (
     json_option,
     open_tracker,
     options,
-    parse_zip_key,
+    parse_submission_key,
     reading_tracker,
     settings_from_environment,
     user_name,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from dcc.operations.archive_audits import AuditResult
     from dcc.operations.overview import LostArchive
-    from dcc.outcomes import ZipKey
+    from dcc.outcomes import SubmissionKey
     from dcc.settings import Settings
     from dcc.tracker.archive_access import Attempt
     from dcc.tracker.hostings.foreign_archives import Decline
@@ -219,7 +219,7 @@ def decline(zip_action: str, reason: str | None, revoke: bool) -> None:
 
     if revoke == (reason is not None):
         raise click.UsageError("Give --reason to turn it down, or --revoke to take that back.")
-    key = parse_zip_key(zip_action)
+    key = parse_submission_key(zip_action)
     settings = settings_from_environment()
     with writing_tracker(settings) as connection:
         if reason is None:
@@ -232,7 +232,7 @@ def decline(zip_action: str, reason: str | None, revoke: bool) -> None:
     echo_result(_as_json(made), f"{key} is {text}")
 
 
-def _who_is_told(connection: Connection, settings: Settings, key: ZipKey) -> str:
+def _who_is_told(connection: Connection, settings: Settings, key: SubmissionKey) -> str:
     """Which centres get an e-mail about a declined archive."""
     from dcc.notify.digests import addresses_of
     from dcc.tracker.hostings.foreign_archives import unfetched_archives

@@ -19,9 +19,9 @@ from dcc.phases import Phase, Status
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dcc.tracker.queries.submission_lists import SelectedZip
+    from dcc.tracker.queries.submission_lists import SelectedSubmission
 
-RefusalText = Callable[["SelectedZip"], str]
+RefusalText = Callable[["SelectedSubmission"], str]
 """Why a submission is left out; empty if it is not."""
 _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it.")
 
@@ -46,7 +46,7 @@ def hold(**asked: Any) -> None:
     """
     from dcc.tracker.decisions import DecisionKind, record_decisions
 
-    def refusal(one: SelectedZip) -> str:
+    def refusal(one: SelectedSubmission) -> str:
         if one.on_hold:
             return "on hold already"
         return "through already" if one.phase is Phase.QC else ""
@@ -98,7 +98,7 @@ def cancel(**asked: Any) -> None:
     from dcc.session.leases import refuse_during_session
     from dcc.tracker import progress
 
-    def refusal(one: SelectedZip) -> str:
+    def refusal(one: SelectedSubmission) -> str:
         if one.loaded or one.phase > Phase.UPLOAD:
             return "uploaded already (`dcc data undo`)"
         if (one.phase, one.status) == (Phase.ZIP_NAME, Status.FAILED):
@@ -137,7 +137,7 @@ def acknowledge(reason: str | None, revoked: bool, **asked: Any) -> None:
     if revoked == (reason is not None):
         raise click.UsageError("Give --reason, or --revoke to take that back.")
 
-    def refusal(one: SelectedZip) -> str:
+    def refusal(one: SelectedSubmission) -> str:
         if revoked:
             return "" if one.acknowledged else "not acknowledged"
         return "acknowledged already" if one.acknowledged else "" if one.status is Status.FAILED else "not failed"
@@ -166,7 +166,7 @@ def _do(
     from dcc.databases.columns import require_text
     from dcc.databases.transactions import writing
     from dcc.tracker.models import ZipDecision
-    from dcc.tracker.queries.submission_lists import select_zips
+    from dcc.tracker.queries.submission_lists import select_submissions
 
     text = ""
     if reason is not None:
@@ -175,9 +175,11 @@ def _do(
     with open_tracker(settings_from_environment()) as tracker:
         if not dry_run and asks_in_production(yes=yes):
             with tracker.connect() as connection:
-                ask_before_many([one for one in select_zips(connection, *selection) if not refusal(one)], done, yes=yes)
+                ask_before_many(
+                    [one for one in select_submissions(connection, *selection) if not refusal(one)], done, yes=yes
+                )
         with writing(tracker) as connection:
-            chosen = [(submission, refusal(submission)) for submission in select_zips(connection, *selection)]
+            chosen = [(submission, refusal(submission)) for submission in select_submissions(connection, *selection)]
             taken = [one for one, why in chosen if not why]
             if taken and not dry_run:
                 work(connection, [submission.id for submission in taken], text)
@@ -186,7 +188,7 @@ def _do(
 
 
 def print_chosen(
-    done: str, taken: Sequence[SelectedZip], left_out: Sequence[tuple[SelectedZip, str]], *, dry_run: bool
+    done: str, taken: Sequence[SelectedSubmission], left_out: Sequence[tuple[SelectedSubmission, str]], *, dry_run: bool
 ) -> None:
     """Print of which submissions something was `done`, or would be, and how many were left out, and why."""
     if wants_json():
@@ -201,6 +203,6 @@ def print_chosen(
         click.echo(line)
 
 
-def left_out_lines(left_out: Sequence[tuple[SelectedZip, str]]) -> list[str]:
+def left_out_lines(left_out: Sequence[tuple[SelectedSubmission, str]]) -> list[str]:
     """How many submissions were left out for each reason, a sentence a reason."""
     return [f"{number:,} left out: {why}." for why, number in Counter(why for _, why in left_out).items()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.context import json_option, open_tracker, parse_submission_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import terminal_width, wants_json, warn
@@ -117,8 +117,8 @@ def report(
             click.echo(json_text(found, catalogue), nl=False)
         elif html is None and spreadsheet is None:
             click.echo(render_text(found, catalogue, terminal_width() or WIDTH), nl=False)
-    centre_of_zip = None if zip_action is None else getattr(found, "centre", None)
-    note_facts(without_page=html is None, centre_of_zip=centre_of_zip)
+    centre_of_archive = None if zip_action is None else getattr(found, "centre", None)
+    note_facts(without_page=html is None, centre_of_archive=centre_of_archive)
 
 
 def _subject(zip_action: str | None, centre: str | None, session: int | None) -> Subject:
@@ -128,7 +128,7 @@ def _subject(zip_action: str | None, centre: str | None, session: int | None) ->
             "Say what the report is of: a submission, such as `dcc report add/H.2013-10-31.1.impc.zip`, or --centre, "
             "or --session; one of them."
         )
-    return named[0] if zip_action is None else parse_zip_key(zip_action)
+    return named[0] if zip_action is None else parse_submission_key(zip_action)
 
 
 def _place(path: Path) -> Path:

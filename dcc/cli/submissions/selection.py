@@ -14,8 +14,8 @@ from dcc.naming import Action
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
-    from dcc.tracker.queries.submission_filters import ZipFilter
-    from dcc.tracker.queries.submission_lists import SelectedZip
+    from dcc.tracker.queries.submission_filters import SubmissionFilter
+    from dcc.tracker.queries.submission_lists import SelectedSubmission
 
 
 _FILTERS = (
@@ -56,7 +56,7 @@ MANY = 10
 """From more submissions than these on, a person is asked in production."""
 
 
-def ask_before_many(chosen: Sequence[SelectedZip], what: str, *, yes: bool) -> None:
+def ask_before_many(chosen: Sequence[SelectedSubmission], what: str, *, yes: bool) -> None:
     """Ask in production before many submissions are changed. Raises ConfigurationError if the person says no."""
     if len(chosen) > MANY:
         ask_in_production(f"{count_of(len(chosen), 'submission')}, such as {chosen[0].key}, to be {what}?", yes=yes)
@@ -64,8 +64,8 @@ def ask_before_many(chosen: Sequence[SelectedZip], what: str, *, yes: bool) -> N
 
 def selection_of(
     zip_actions: Sequence[str], listed: TextIO | None, **filters: Any
-) -> tuple[ZipFilter, Sequence[str] | None]:
-    """What a command's arguments select, as `select_zips` takes it: by which filter, and by which names, if any.
+) -> tuple[SubmissionFilter, Sequence[str] | None]:
+    """What a command's arguments select, as `select_submissions` takes it: by which filter, and by which names, if any.
 
     Raises UsageError if they select nothing in particular, NotFoundError for unknown codes.
     """
@@ -86,10 +86,10 @@ def filter_of(
     code: str | None = None,
     quarantine: bool = False,
     **others: Any,
-) -> ZipFilter:
-    """The filter that options make; `others` are as in `ZipFilter`. Raises NotFoundError for an unknown code."""
+) -> SubmissionFilter:
+    """The filter that options make; `others` are as in `SubmissionFilter`. Raises NotFoundError for an unknown code."""
     from dcc.cli.shell.error_advice import explain
-    from dcc.tracker.queries.submission_filters import ZipFilter
+    from dcc.tracker.queries.submission_filters import SubmissionFilter
 
     entry = None if code is None else explain(code)
     if code is not None and entry is None:
@@ -97,7 +97,7 @@ def filter_of(
 
         if code not in CATALOGUE:
             raise NotFoundError(f"No error or rule has the id {code!r}. See `dcc explain` and `dcc rules list`.")
-    return ZipFilter(
+    return SubmissionFilter(
         action=Action(action) if action else None,
         phase=Phase[phase.upper()] if phase else None,
         status=Status[state.upper()] if state else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, parse_submission_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_list, echo_wrapped, printable, wants_json
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from dcc.reports.causes.cause import FailedDocument
     from dcc.tracker.crawls import CrawlFindingEntry
     from dcc.tracker.decisions import Decision
-    from dcc.tracker.queries.submission_stories import DocumentStory, DownloadStory, Host, ReopeningStory, ZipStory
+    from dcc.tracker.queries.submission_stories import (
+        DocumentStory,
+        DownloadStory,
+        Host,
+        ReopeningStory,
+        SubmissionStory,
+    )
 
 _ERRORS_SHOWN = 10
 _FURTHER = "      "
@@ -74,11 +80,11 @@ def show(zip_action: str, all_errors: bool) -> None:
       removals    when its archive or documents went from staging, as reasons
     """
     from dcc.reports.causes.failed_specimens import RULE, DocumentReader, failed_documents_with
-    from dcc.tracker.queries.submission_stories import zip_story
+    from dcc.tracker.queries.submission_stories import submission_story
 
-    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    key, settings = parse_submission_key(zip_action), settings_from_environment()
     with reading_tracker(settings) as connection:
-        story = zip_story(connection, key)
+        story = submission_story(connection, key)
         errors = [error for document in story.documents for error in document.errors]
         awaited = {str(error.fact.all_details.get("value")) for error in errors if error.kind == RULE}
         failed_documents = []
@@ -102,7 +108,7 @@ def show(zip_action: str, all_errors: bool) -> None:
         _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
 
 
-def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], max_errors: int | None) -> None:
+def _print_story(story: SubmissionStory, failed_documents: Sequence[FailedDocument], max_errors: int | None) -> None:
     key = click.style(printable(f"{story.action}/{story.file_name}"), bold=True)
     click.echo(f"{key}  {state_text(story.phase.short_name, story.status.short_name)}")
     number = story.size_bytes
@@ -128,7 +134,7 @@ def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], ma
     _print_moments("Findings", [(one.created, _finding_text(one, story)) for one in story.findings])
 
 
-def _finding_text(finding: CrawlFindingEntry, story: ZipStory) -> str:
+def _finding_text(finding: CrawlFindingEntry, story: SubmissionStory) -> str:
     """What a crawl noticed, and whether the archive was fetched since it had changed."""
     from dcc.tracker.crawls import CHANGED
 
@@ -164,7 +170,7 @@ def _print_reasons(reasons: Iterable[Problem], indent: str) -> None:
         echo_wrapped(f"{indent}{click.style(printable(reason.message), fg='red')}", _FURTHER)
 
 
-def _print_hosts(story: ZipStory) -> None:
+def _print_hosts(story: SubmissionStory) -> None:
     click.echo("\nHosted by" if story.hosts else "\nHosted by no file source.")
     for host in story.hosts:
         gone = _standing(host)

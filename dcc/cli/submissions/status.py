@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dcc.operations.overview import Overview, SourceOverview, StoreOverview
-    from dcc.outcomes import ZipKey
+    from dcc.outcomes import SubmissionKey
     from dcc.tracker.queries.state_counts import HeldDocument, StateCount
     from dcc.tracker.register.file_sources import SourceEntry
 
@@ -179,7 +179,7 @@ def _print_archive_store(stored: StoreOverview) -> None:
 
 def _held_lines(held: Sequence[HeldDocument]) -> list[str]:
     """The held documents of each archive, with one command for those that share it."""
-    documents: dict[tuple[ZipKey, str], list[str]] = {}
+    documents: dict[tuple[SubmissionKey, str], list[str]] = {}
     for document in held:
         documents.setdefault((document.key, document.message), []).append(document.file_name)
     return [

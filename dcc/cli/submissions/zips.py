@@ -41,13 +41,13 @@ def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
       addresses of its centre or, if its name has none, of the one whose source it is on),
       "reason" (why it failed), "on_hold"; contact and reason may be null
     """
-    from dcc.tracker.queries.submission_lists import find_zips
+    from dcc.tracker.queries.submission_lists import find_submissions
 
     criteria = filter_of(**filters, on_hold=on_hold or None)
     failing = acknowledged or criteria.status is Status.FAILED
     criteria = replace(criteria, acknowledged=acknowledged if failing or criteria.faulty else None)
     with reading_tracker() as connection:
-        entries = find_zips(connection, criteria, with_reasons=wants_json() or failing or filters["quarantine"])
+        entries = find_submissions(connection, criteria, with_reasons=wants_json() or failing or filters["quarantine"])
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
     columns, flexible = "submission, centre, phase, status, size, sources", []
     if filters["quarantine"]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select
 
-from dcc.tracker.submission_rows import state_of, zip_key_of
+from dcc.tracker.submission_rows import state_of, submission_key_of
 
 MAX_TOLD: Final = 20
 """How many inconsistencies of one rule are listed; the others are counted."""
@@ -68,7 +68,7 @@ def in_rows(
     for row in connection.execute(query):
         shown = row._asdict()
         if "todo_id" in shown:
-            shown["key"] = zip_key_of(row)
+            shown["key"] = submission_key_of(row)
         if "phase_id" in shown:
             shown["state"] = state_of(row)
         yield Inconsistency(rule, subject.format_map(shown), message.format_map(shown))

@@ -25,7 +25,7 @@ from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN
-from dcc.tracker.submission_rows import state_of, zip_key_of
+from dcc.tracker.submission_rows import state_of, submission_key_of
 from dcc.vocabulary import FAILING, DocumentAction, DocumentState, EntityKind
 
 _RESTORE: Final = "Restore the QC database from a backup, or have it filled again from staging; report this as a fault."
@@ -250,7 +250,7 @@ def _stored(qc: Connection, page: Sequence[Row[Any]]) -> dict[int, Row[Any]]:
     found: dict[int, Row[Any]] = {}
     for row in qc.execute(_STORED, {"ids": list(of_tracker)}):
         one = of_tracker[row.tracker_id]
-        same = (str(zip_key_of(one)), one.fname, one.content_md5 or "")
+        same = (str(submission_key_of(one)), one.fname, one.content_md5 or "")
         if same == (f"{row.zip_action}/{row.zip_file}", row.file_name, row.md5 or ""):
             found[one.id] = row
     return found
@@ -277,7 +277,7 @@ def _disagreement(state: State, stored: Row[Any] | None) -> str | None:
 
 
 def _document_name(document: Row[Any]) -> str:
-    return f"{zip_key_of(document)} {document.fname}"
+    return f"{submission_key_of(document)} {document.fname}"
 
 
 def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[Inconsistency]:
@@ -306,7 +306,7 @@ def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[In
                 wrong = _wrong_log(document, number, found, log, is_failing=number in failing, limit=limit)
                 if wrong is not None:
                     yield Inconsistency(
-                        "C18", _document_name(document), f"{wrong} {_JUDGE.format(key=zip_key_of(document))}"
+                        "C18", _document_name(document), f"{wrong} {_JUDGE.format(key=submission_key_of(document))}"
                     )
 
 

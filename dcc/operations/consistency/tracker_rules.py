@@ -20,7 +20,7 @@ from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.paged_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
-from dcc.outcomes import CrawlOutcome, ZipKey
+from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.session.leases import Lease
@@ -53,7 +53,7 @@ from dcc.tracker.states import (
     advance,
     roll_up,
 )
-from dcc.tracker.submission_rows import KEY, is_at, state_of, zip_key_of
+from dcc.tracker.submission_rows import KEY, is_at, state_of, submission_key_of
 
 _RETRY: Final = "Process it again: dcc retry {key}"
 _NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
@@ -110,7 +110,7 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
             if state in legal or (download is None and purged):
                 continue
             whence = "it has no download" if download is None else f"its latest download is {download}"
-            key = zip_key_of(row)
+            key = submission_key_of(row)
             yield Inconsistency("C3", str(key), f"It is {state}, though {whence}. {_RETRY.format(key=key)}")
 
 
@@ -142,7 +142,7 @@ def download_states(connection: Connection) -> Iterator[Inconsistency]:
         for row in page:
             wrong = _wrong_download(state_of(row), roll_up(of_download.get(row.id, ())))
             if wrong is not None:
-                key = zip_key_of(connection.execute(_OF_DOWNLOAD.where(ZipDownload.id == row.id)).one())
+                key = submission_key_of(connection.execute(_OF_DOWNLOAD.where(ZipDownload.id == row.id)).one())
                 yield Inconsistency("C4", f"download {row.id}", f"{wrong} {_RETRY.format(key=key)}")
 
 
@@ -266,7 +266,7 @@ def staged_archives(connection: Connection, staging: Staging) -> Iterator[Incons
     """C9."""
     for page in zip_pages(connection):
         for row in filter(_arrived, page):
-            key = zip_key_of(row)
+            key = submission_key_of(row)
             try:
                 wrong = _wrong_file("archive", staging.archive(key), row.size_bytes, row.content_md5)
             except (FileNotFoundError, BadFileNameError):
@@ -289,7 +289,9 @@ def staged_documents(connection: Connection, staging: Staging) -> Iterator[Incon
         XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5
     ).where(XmlFile.download_id.in_(IDS), XmlFile.content_md5.is_not(None))
     for page in zip_pages(connection):
-        arrived = {row.download_id: zip_key_of(row) for row in page if row.phase_id >= Phase.UNZIP and row.download_id}
+        arrived = {
+            row.download_id: submission_key_of(row) for row in page if row.phase_id >= Phase.UNZIP and row.download_id
+        }
         folders = {download: key for download, key in arrived.items() if _has_contents(staging, key)}
         for row in connection.execute(query, {"ids": list(folders)}) if folders else ():
             key = folders[row.download_id]
@@ -302,7 +304,7 @@ def staged_documents(connection: Connection, staging: Staging) -> Iterator[Incon
                 yield Inconsistency("C10", f"{key} {row.fname}", f"{wrong} {_FETCH.format(key=key)}")
 
 
-def _has_contents(staging: Staging, key: ZipKey) -> bool:
+def _has_contents(staging: Staging, key: SubmissionKey) -> bool:
     try:
         return staging.contents(key).is_dir()
     except BadFileNameError:

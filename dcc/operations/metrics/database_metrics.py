@@ -38,9 +38,9 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.queries.session_submissions import count_session_zips
+from dcc.tracker.queries.session_submissions import count_session_submissions
 from dcc.tracker.queries.state_counts import held_documents
-from dcc.tracker.queries.waiting_work import waiting_zip_actions
+from dcc.tracker.queries.waiting_work import waiting_submissions
 from dcc.tracker.register.file_sources import list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -142,7 +142,7 @@ def _families_of_last(connection: Connection, last: SessionEntry) -> Iterator[Me
     yield metric("last_session_end_timestamp_seconds", timestamp(last.finished))
     took = (last.finished or utc_now()) - last.started
     yield metric("last_session_duration_seconds", took.total_seconds())
-    counts = count_session_zips(connection, last)
+    counts = count_session_submissions(connection, last)
     yield metric("last_session_zip_actions", {(status.short_name,): counts.get(status, 0) for status in Status})
     by_source = statistics_of(connection, last.id)
     for measure in MEASURES:
@@ -170,7 +170,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
         .group_by(Centre.short_name, XmlFile.phase_id, XmlFile.status_id)
     )
     yield metric("documents", _states(connection, documents))
-    yield metric("waiting_zip_actions", len(waiting_zip_actions(connection)))
+    yield metric("waiting_zip_actions", len(waiting_submissions(connection)))
     yield metric("waiting_documents", count_waiting(connection))
     decided = count_decided(connection)
     yield metric("decided_zip_actions", {(kind.value,): count for kind, count in decided.items()})

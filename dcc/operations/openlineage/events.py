@@ -29,9 +29,9 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import SessionEntry, TaskEntry, list_sessions
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.session_submissions import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.submission_rows import KEY, newest_downloads, state_of, zip_key_of
+from dcc.tracker.submission_rows import KEY, newest_downloads, state_of, submission_key_of
 
 _AT_ONCE: Final = 500
 """Datasets of a kind in one event; a run with more has several."""
@@ -94,7 +94,7 @@ def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:
         .join(latest, latest.c.za_id == ZipAction.id)
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
         .join(FileSourceHasZip)
-        .where(ZipAction.id.in_(session_zip_ids(connection, session)))
+        .where(ZipAction.id.in_(session_submission_ids(connection, session)))
         .order_by(ZipAction.id)
     )
     rows = connection.execute(query).all()
@@ -175,7 +175,7 @@ class SessionEvents:
             return [self._source(address) for address in datasets.sources], []
         if phase is Phase.DOWNLOAD:
             hosted = [
-                ol.InputDataset(_server(source), f"{source.base_path.rstrip('/')}/{zip_key_of(row)}")
+                ol.InputDataset(_server(source), f"{source.base_path.rstrip('/')}/{submission_key_of(row)}")
                 for row, source in archives
             ]
             return hosted, [ol.OutputDataset(*self._staged(row), _size(row.size_bytes)) for row, _ in archives]
@@ -200,7 +200,7 @@ class SessionEvents:
 
     def _staged(self, archive: Row[Any], document: Row[Any] | None = None) -> tuple[str, str]:
         """OpenLineage's names of an archive in staging, or of a document of it."""
-        place = f"{self._settings.staging_directory}/{zip_key_of(archive)}"
+        place = f"{self._settings.staging_directory}/{submission_key_of(archive)}"
         return "file", place if document is None else f"{place}.contents/{document.fname}"
 
     def _table(self, name: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.naming import Action
 from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
 from dcc.runtime.clock import utc_now
@@ -34,11 +34,11 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, XmlFile, ZipAction, ZipActionLog, ZipFile
-from dcc.tracker.queries.submission_filters import select_zip_actions
+from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING
 from dcc.tracker.stored_archives import not_stored_everywhere
-from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, zip_key_of
+from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, submission_key_of
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ def _has_document(condition: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 _UNVALIDATED: Final = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(map(int, _UNFINISHED)))
-_KNOWN: Final = select_zip_actions().add_columns(
+_KNOWN: Final = submission_query().add_columns(
     _HOSTED.label("hosted"),
     LATEST_OF_SUBMISSION.label("latest"),
     _has_document(_UNVALIDATED).label("unvalidated"),
@@ -180,14 +180,14 @@ _KNOWN: Final = select_zip_actions().add_columns(
 )
 
 
-def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, KnownArchive]:
+def known_archives(connection: Connection, keys: Collection[SubmissionKey]) -> dict[SubmissionKey, KnownArchive]:
     """What the tracker knows of submissions; unknown ones are left out."""
     # A name that is not UTF-8 cannot be in the tracker.
     names = {key.file_name for key in keys if key.file_name.isprintable()}
-    rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if zip_key_of(row) in keys]
+    rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if submission_key_of(row) in keys]
     not_stored = not_stored_everywhere(connection, [row.latest for row in rows if row.latest is not None])
     return {
-        zip_key_of(row): KnownArchive(
+        submission_key_of(row): KnownArchive(
             za_id=row.id,
             centre=row.centre,
             state=state_of(row),
@@ -275,7 +275,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
     def is_own(decision: RetentionDecision) -> bool:
         key = decision.staged.key
         return session.group is None or (
-            key is not None and session.covers(settings.naming.centre_of_zip(key.file_name))
+            key is not None and session.covers(settings.naming.centre_of_archive(key.file_name))
         )
 
     try:
@@ -292,7 +292,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
 
 
 def _decide(
-    staged: Iterable[StagedArchive], known: Mapping[ZipKey, KnownArchive], settings: Settings, now: datetime
+    staged: Iterable[StagedArchive], known: Mapping[SubmissionKey, KnownArchive], settings: Settings, now: datetime
 ) -> list[RetentionDecision]:
     return [
         decision

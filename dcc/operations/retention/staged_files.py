@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from dcc.errors import ConfigurationError
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.session.batches.exchange import SESSION_SCRATCH, WORKER_SCRATCH
 from dcc.store.staging import is_locked, remove_tree
 
@@ -81,7 +81,7 @@ class StagedEntry:
 class StagedArchive:
     """The entries of staging for one submission; or one entry without a submission (no key)."""
 
-    key: ZipKey | None
+    key: SubmissionKey | None
     entries: tuple[StagedEntry, ...]
 
     @property
@@ -129,7 +129,7 @@ def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
         else:
             others.append(StagedArchive(None, (entry,)))
     archives = [
-        StagedArchive(ZipKey(Action(folder), name), tuple(sorted(group, key=lambda entry: entry.name)))
+        StagedArchive(SubmissionKey(Action(folder), name), tuple(sorted(group, key=lambda entry: entry.name)))
         for (folder, name), group in sorted(found.items())
     ]
     return archives + sorted(others, key=lambda other: other.place)

@@ -31,7 +31,7 @@ from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.messages import from_json
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.documents import other_centres_of
 from dcc.qc.apply.holding import check_signature, owners_of_held_documents
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, centres_of, lock_centres_of, reserve_ids
@@ -141,7 +141,7 @@ def undo_submission(
     return run_writing(engine, work, patience_seconds=PATIENCE_SECONDS)
 
 
-def copies_of(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, set[ZipKey]]:
+def copies_of(connection: Connection, keys: Collection[SubmissionKey]) -> dict[SubmissionKey, set[SubmissionKey]]:
     """The submissions with documents that were not applied, as they are the same as some of `keys`; by these."""
     table, originals = DOCUMENT.c, {str(key): key for key in keys}
     query = (
@@ -149,10 +149,10 @@ def copies_of(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, 
         .join(FINDING, FINDING.c.document_id == table.id)
         .where(FINDING.c.rule == DUPLICATE, FINDING.c.is_active, table.state == DocumentState.APPLIED.value)
     )
-    found: dict[ZipKey, set[ZipKey]] = {}
+    found: dict[SubmissionKey, set[SubmissionKey]] = {}
     for action, file_name, details in connection.execute(query) if keys else ():
         if original := originals.get(str((from_json(details) or {}).get("archive"))):
-            found.setdefault(original, set()).add(ZipKey(Action(action), file_name))
+            found.setdefault(original, set()).add(SubmissionKey(Action(action), file_name))
     return found
 
 

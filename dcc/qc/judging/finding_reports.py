@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, String, case, cast, func, select
 
 from dcc.databases.list_parameters import equal
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, SNAPSHOT
 from dcc.vocabulary import WORST_FIRST, Severity, Validity
 
@@ -25,7 +25,7 @@ class FindingFilter:
     centre: str | None = None
     rule: str | None = None
     severity: Severity | None = None
-    key: ZipKey | None = None
+    key: SubmissionKey | None = None
     file_name: str | None = None
     only_active: bool = True
 

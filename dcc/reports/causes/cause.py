@@ -354,7 +354,7 @@ def count_causes(origins: Iterable[Facts]) -> dict[Cause, FactPlace]:
     counter = _Counter()
     for facts in origins:
         for key, groups in groupby(facts.groups(), attrgetter("zip_action", "zip_file")):
-            counter.count_zip(facts, key, groups)
+            counter.count_submission(facts, key, groups)
     for sole in counter.zips.values():
         if sole.cause is not None:
             sole.cause.clears_zips += 1
@@ -375,7 +375,7 @@ class _Counter:
         self._causes: dict[tuple[str, str, int | None], Cause] = {}
         self._subjects: Counter[tuple[str, str]] = Counter()
 
-    def count_zip(self, facts: Facts, key: tuple[str, str], groups: Iterable[FindingGroup]) -> None:
+    def count_submission(self, facts: Facts, key: tuple[str, str], groups: Iterable[FindingGroup]) -> None:
         of_zip: dict[Cause, bool] = {}
         for document, of_document in groupby(groups, attrgetter("document")):
             found: dict[Cause, bool] = {}

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, select
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.reports.causes.cause import Cause, Facts, count_causes
 from dcc.reports.causes.crawl_facts import crawl_facts
 from dcc.reports.causes.data_facts import DataFacts
@@ -19,9 +19,9 @@ from dcc.settings import Settings
 from dcc.tracker.crawls import SessionEntry, require_session
 from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import Centre, XmlLog, ZipActionLog, ZipLog
-from dcc.tracker.queries.session_submissions import session_zips
+from dcc.tracker.queries.session_submissions import session_submissions
 
-Subject: TypeAlias = ZipKey | str | int
+Subject: TypeAlias = SubmissionKey | str | int
 """A submission, a centre by its code, or a session by its number."""
 
 MOST: Final = 1_000
@@ -47,7 +47,7 @@ def find_causes(
     settings: Settings,
     *,
     limit: int | None = MOST,
-    only: Collection[ZipKey] | None = None,
+    only: Collection[SubmissionKey] | None = None,
 ) -> FoundCauses:
     """The causes of all faults of a subject, or of all, at present, by centres, the worst and largest first.
 
@@ -76,12 +76,12 @@ def find_causes(
     return found._replace(causes=worst_first(causes))
 
 
-def _scope(tracker: Connection, subject: ZipKey | SessionEntry | str | None) -> Scope:
-    if isinstance(subject, ZipKey):
+def _scope(tracker: Connection, subject: SubmissionKey | SessionEntry | str | None) -> Scope:
+    if isinstance(subject, SubmissionKey):
         return Scope(zips=[subject])
     if isinstance(subject, SessionEntry):
         acknowledged = {*acknowledged_keys(tracker)}
-        return Scope(zips=[each.key for each in session_zips(tracker, subject) if each.key not in acknowledged])
+        return Scope(zips=[each.key for each in session_submissions(tracker, subject) if each.key not in acknowledged])
     return Scope(centre=subject, acknowledged=acknowledged_keys(tracker))
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from dcc.declarations import VALUE, cause_id
 from dcc.error_declarations import FOREIGN, LISTING, declared_code
 from dcc.naming import Action
-from dcc.outcomes import CrawlOutcome, ZipKey
+from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.phases import ACTION_IDS
 from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.tracker.crawls import (
@@ -24,7 +24,7 @@ from dcc.tracker.crawls import (
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
-from dcc.tracker.queries.session_submissions import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import is_named
@@ -71,14 +71,14 @@ class CrawlFacts:
         return {number: self._noted[number].fact for number in ids}
 
 
-def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | None) -> CrawlFacts:
+def crawl_facts(connection: Connection, subject: SubmissionKey | SessionEntry | str | None) -> CrawlFacts:
     """What crawls met with and noticed of a subject and still holds, and the archives of it that are not fetched.
 
     Of a session, its own crawls count. Of a centre, or of all (None), the latest ones count of sources that are crawled
     and whose centre is active.
     """
     crawls: Iterable[CrawlEntry] = ()
-    if isinstance(subject, ZipKey):
+    if isinstance(subject, SubmissionKey):
         recorded = str(subject)[:_LONGEST_NAME]
         hosts = _hosts_noticed(connection, subject, recorded)
         sources = {entry.id: entry for entry in list_sources(connection, hosts)} if hosts else {}
@@ -88,7 +88,7 @@ def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | N
     elif isinstance(subject, SessionEntry):
         sources = {entry.id: entry for entry in list_sources(connection)}
         crawls, found = subject.crawls, session_findings(connection, subject.id)
-        unfetched = unfetched_archives(connection, session_zip_ids(connection, subject))
+        unfetched = unfetched_archives(connection, session_submission_ids(connection, subject))
     else:
         sources = {
             entry.id: entry
@@ -103,7 +103,7 @@ def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | N
     return CrawlFacts([*faults, *noticed, *_foreign_archives(unfetched, centre)])
 
 
-def _hosts_noticed(connection: Connection, key: ZipKey, recorded: str) -> Sequence[int]:
+def _hosts_noticed(connection: Connection, key: SubmissionKey, recorded: str) -> Sequence[int]:
     """The sources that host a submission, and whose crawls have noticed something of it: most have not."""
     query = (
         select(FileSourceHasZip.file_source_id)

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select
 from dcc.databases.list_parameters import rows_with
 from dcc.errors import DccError, StagedDocumentLostError, StoreUnreachableError
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reports.causes.cause import Cause, FailedDocument
@@ -29,7 +29,7 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging, staged_path
 from dcc.tracker.archive_access import DocumentFailure, SubmittedDocument, failed_documents, fetched_document
 from dcc.tracker.models import Centre, ZipAction, ZipFile
-from dcc.tracker.submission_rows import KEY, latest_downloads, zip_key_of
+from dcc.tracker.submission_rows import KEY, latest_downloads, submission_key_of
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def note_failed_documents(
 
 
 def failed_documents_with(
-    tracker: Connection, reader: DocumentReader, centre: str, awaited: Collection[str], zips: Collection[ZipKey]
+    tracker: Connection, reader: DocumentReader, centre: str, awaited: Collection[str], zips: Collection[SubmissionKey]
 ) -> list[FailedDocument]:
     """The failed documents of a centre with animals of these ids, each animal in one of them.
 
@@ -87,7 +87,7 @@ def failed_documents_with(
     return sorted(found, key=lambda one: -len(one.specimens))
 
 
-def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[ZipKey]]:
+def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[SubmissionKey]]:
     """The ids of the animals that experiments of a scope and centre wait for, and the archives of these."""
     ids, zips = set(), set()
     for condition in document_conditions(scope):
@@ -100,11 +100,11 @@ def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[Z
         )
         for value, action, file_name in qc.execute(query):
             ids.add(value)
-            zips.add(ZipKey(Action(action), file_name))
+            zips.add(SubmissionKey(Action(action), file_name))
     return ids, zips
 
 
-def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -> list[DocumentFailure]:
+def _candidates(tracker: Connection, centre: str, waiting: Collection[SubmissionKey]) -> list[DocumentFailure]:
     """Documents of a centre that failed before they were taken over, those with the animals probably first."""
     columns: tuple[Any, ...] = (ZipAction.id, *KEY)
     query = select(*columns).join(ZipFile).where(ZipAction.status_id == int(Status.FAILED))
@@ -114,7 +114,7 @@ def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -
     ids = set(tracker.scalars(of_centre.order_by(ZipAction.id.desc()).limit(_MAX_ARCHIVES)))
     first = set(sorted(waiting)[:_MAX_ARCHIVES])
     named = rows_with(tracker, query, ZipFile.__table__.c.file_name, {key.file_name for key in first})
-    ids.update(row.id for row in named if zip_key_of(row) in first)
+    ids.update(row.id for row in named if submission_key_of(row) in first)
     downloads = [one.download_id for one in latest_downloads(tracker, ids)]
     return sorted(
         failed_documents(tracker, downloads),

@@ -18,7 +18,7 @@ from dcc.messages import Message, message_from_json
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.reports.causes.permitted import Names
-from dcc.reports.causes.scopes import Scope, zip_conditions
+from dcc.reports.causes.scopes import Scope, submission_conditions
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -54,7 +54,7 @@ class LogFacts:
 
     def groups(self) -> Iterator[FindingGroup]:
         """Each entry by itself; a statement, of zips one for every 400."""
-        for condition in zip_conditions(self._scope):
+        for condition in submission_conditions(self._scope):
             query = _current(self._log, condition)
             query = query.order_by(ZipFile.file_name, ZipAction.todo_id, "document", self._log.id)
             for row in self._connection.execute(query, execution_options={"yield_per": _PAGE}):
@@ -69,7 +69,7 @@ class LogFacts:
 
     def rows(self) -> Iterator[Fact]:
         """Every entry; pages, since a connection can ask nothing else while one answer streams."""
-        for condition in zip_conditions(self._scope):
+        for condition in submission_conditions(self._scope):
             query, last = _current(self._log, condition).order_by(self._log.id).limit(_PAGE), 0
             while rows := self._connection.execute(query.where(self._log.id > last)).all():
                 yield from map(_example, rows)

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select, true
 
 from dcc.databases.list_parameters import as_json, sorted_chunks, texts_in
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS
 from dcc.qc.models import DOCUMENT
 from dcc.tracker.decisions import needs_nobody
@@ -27,8 +27,8 @@ class Scope:
     """
 
     centre: str | None = None
-    zips: Sequence[ZipKey] | None = None
-    acknowledged: Sequence[ZipKey] = ()
+    zips: Sequence[SubmissionKey] | None = None
+    acknowledged: Sequence[SubmissionKey] = ()
     codes: Sequence[str] = ()
 
     @property
@@ -38,7 +38,7 @@ class Scope:
         return case((first.in_(self.codes), first), else_=DOCUMENT.c.centre)
 
 
-def zip_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
+def submission_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
     """Conditions on `zip_action` joined with `zip_file`; together they select each submission of the scope once."""
     if scope.zips is not None:
         for action, names in _names_by_action(scope.zips):
@@ -63,7 +63,7 @@ def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
         yield and_(of_centre, *others)
 
 
-def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]]]:
+def _names_by_action(zips: Sequence[SubmissionKey]) -> Iterator[tuple[Action, list[str]]]:
     for action in Action:
         for names in sorted_chunks(sorted({key.file_name for key in zips if key.action is action})):
             yield action, names

@@ -17,7 +17,7 @@ from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
 from dcc.error_declarations import LISTING, declared_code
 from dcc.messages import Message, mark, message, printable_detail
-from dcc.outcomes import CrawlOutcome, ZipKey
+from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
@@ -223,7 +223,7 @@ def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[Skip
     )
     query = query.where(ZipAction.status_id == int(Status.FAILED)).order_by(ZipFile.file_name, ZipAction.todo_id)
     failed = {
-        ZipKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase), settled)
+        SubmissionKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase), settled)
         for za_id, todo, name, phase, settled in connection.execute(query.limit(limit))
     }
     scope = Scope(zips=list(failed))

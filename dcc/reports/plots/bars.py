@@ -12,7 +12,7 @@ from sqlalchemy import Connection, case, func, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.errors import NotFoundError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.expected_procedures import Delivery, ProcedureDeliveries
 from dcc.qc.models import EXPERIMENT
 from dcc.reports.languages import Catalogue
@@ -62,7 +62,7 @@ class Weeks:
     """Weeks without a gap, and how many experiments there are before and after them."""
 
     centre: str
-    key: ZipKey | None
+    key: SubmissionKey | None
     weeks: tuple[Week, ...]
     outside: int
 
@@ -72,7 +72,7 @@ def draw_weeks(
     catalogue: Catalogue,
     *,
     centre: str,
-    key: ZipKey | None = None,
+    key: SubmissionKey | None = None,
 ) -> Picture:
     """The current, valid experiments of a centre by the week of their date, those of the submission `key` picked out.
 
@@ -84,7 +84,7 @@ def draw_weeks(
     return picture_of(found, catalogue)
 
 
-def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None:
+def count_weeks(qc: Connection, centre: str, key: SubmissionKey | None) -> Weeks | None:
     """What the picture is drawn from; None where the centre has no experiment that is current, valid and has a date.
 
     With a submission, experiments of documents that were applied after its last one are left out.

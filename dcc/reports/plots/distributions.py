@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots.picture import (
     BOX,
@@ -62,7 +62,7 @@ def heading_of(catalogue: Catalogue, parameter_values: ParameterValues) -> tuple
     return title, subtitle_of(catalogue, parameter_values.centre, parameter_values.key)
 
 
-def subtitle_of(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
+def subtitle_of(catalogue: Catalogue, centre: str, key: SubmissionKey | None) -> str:
     """The line below a title: whose data are drawn, and which are new."""
     if key is None:
         return catalogue.say("Centre {centre}", centre=shown_text(centre))

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.errors import NotFoundError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.models import CONTEXT, MEASUREMENT, RUN
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import bars, distributions, series
@@ -36,7 +36,7 @@ _Worth = tuple[int, float, int, str, str]
 
 
 def pictures_of(
-    qc: Connection, subject: ZipKey | str, catalogue: Catalogue, *, limit: int, with_others: bool
+    qc: Connection, subject: SubmissionKey | str, catalogue: Catalogue, *, limit: int, with_others: bool
 ) -> list[Picture]:
     """Pictures of the current, valid data that a submission brought, or of a centre's by its code; at most `limit`.
 
@@ -46,7 +46,7 @@ def pictures_of(
     there are none. `with_others`: beside other centres' values.
     """
     key, touched = None, []
-    if isinstance(subject, ZipKey):
+    if isinstance(subject, SubmissionKey):
         key, touched = subject, _brought_by(qc, subject)
     else:
         touched = [(parameter_id, subject) for parameter_id in _measured_at(qc, subject)]
@@ -69,7 +69,7 @@ def pictures_of(
     return [*pictures, bars.picture_of(counted, catalogue)] if counted else pictures
 
 
-def _brought_by(qc: Connection, key: ZipKey) -> list[tuple[str, str]]:
+def _brought_by(qc: Connection, key: SubmissionKey) -> list[tuple[str, str]]:
     """The parameters that a submission has most numbers of, each with the centre."""
     documents = as_json(documents_of(qc, key))
     own = MEASUREMENT.c
@@ -101,7 +101,7 @@ def picture_of_parameter(
     *,
     centre: str,
     parameter_id: str,
-    key: ZipKey | None = None,
+    key: SubmissionKey | None = None,
 ) -> Picture:
     """The picture of a parameter at a centre, with what the submission `key` brought picked out.
 

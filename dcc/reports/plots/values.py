@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, tr
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared
 from dcc.errors import NotFoundError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.models import DOCUMENT, EXPERIMENT, HOUSING, LINE, MEASUREMENT, PARAMETER, RUN, SPECIMEN
 from dcc.qc.reference.snapshots import active_snapshot
@@ -142,14 +142,14 @@ def pseudo_random(number: int) -> int:
     return number % _PRIME * _FACTOR % _PRIME
 
 
-def documents_of(connection: Connection, key: ZipKey) -> list[int]:
+def documents_of(connection: Connection, key: SubmissionKey) -> list[int]:
     """The ids of the documents of a submission in the QC database."""
     wanted = (DOCUMENT.c.zip_file == key.file_name) & (DOCUMENT.c.zip_action == key.action.value)
     rows = connection.scalars(select(DOCUMENT.c.id).where(wanted).order_by(DOCUMENT.c.id))
     return [int(row) for row in rows]
 
 
-def require_documents(connection: Connection, key: ZipKey) -> None:
+def require_documents(connection: Connection, key: SubmissionKey) -> None:
     """Raise NotFoundError unless documents of a submission came to the QC database."""
     if not documents_of(connection, key):
         raise NotFoundError(
@@ -278,7 +278,7 @@ class ParameterValues:
 
     parameter: Parameter
     centre: str
-    key: ZipKey | None
+    key: SubmissionKey | None
     unit: str
     values: Sequence[Value]
     other_units: Mapping[str, int]
@@ -299,7 +299,7 @@ def load_values(
     qc: Connection,
     parameter: Parameter,
     centre: str,
-    key: ZipKey | None,
+    key: SubmissionKey | None,
     *,
     with_others: bool,
     limit: int = MAX_VALUES,

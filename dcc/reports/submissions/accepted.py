@@ -13,7 +13,7 @@ from dcc.analysis.parameters import counted_again
 from dcc.databases.list_parameters import rows_with
 from dcc.messages import from_json
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, PROCEDURE, RUN, SHARE
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
@@ -38,7 +38,7 @@ _STANDS: Final = (
 """Conditions on a document: it was not withdrawn, is no withdrawal, and no refusal that another attempt followed."""
 
 
-def accepted_of_zip(qc: Connection, key: ZipKey, *, limit: int) -> AcceptedData:
+def accepted_of_submission(qc: Connection, key: SubmissionKey, *, limit: int) -> AcceptedData:
     """What was taken over of a submission's documents: of each kind, and of the first `limit` procedures by size."""
     mine = and_(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value, *_STANDS)
     procedures = _largest(qc, _procedures(mine), limit)
@@ -48,7 +48,7 @@ def accepted_of_zip(qc: Connection, key: ZipKey, *, limit: int) -> AcceptedData:
     return AcceptedData(_entities(qc, mine), *procedures, _numbers(qc, contexts), copies_of_withdrawn(qc, [key])[key])
 
 
-def copies_of_withdrawn(qc: Connection, keys: Collection[ZipKey]) -> Counter[ZipKey]:
+def copies_of_withdrawn(qc: Connection, keys: Collection[SubmissionKey]) -> Counter[SubmissionKey]:
     """How many documents of submissions were not taken, as they are the same as one that was withdrawn since."""
     named = (
         select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, FINDING.c.details)
@@ -58,7 +58,7 @@ def copies_of_withdrawn(qc: Connection, keys: Collection[ZipKey]) -> Counter[Zip
     copies = [
         (key, from_json(details) or {})
         for action, file_name, details in rows_with(qc, named, DOCUMENT.c.zip_file, {key.file_name for key in keys})
-        if (key := ZipKey(Action(action), file_name)) in keys
+        if (key := SubmissionKey(Action(action), file_name)) in keys
     ]
     places = [(key, (str(original.get("archive")), str(original.get("document")))) for key, original in copies]
     standing = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name).where(
@@ -90,11 +90,11 @@ def is_taken() -> ColumnElement[bool]:
     )
 
 
-def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
+def taken_submissions(qc: Connection, keys: Collection[SubmissionKey]) -> set[SubmissionKey]:
     """Those submissions of whose documents anything was taken over or taken out."""
     query = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file).where(*_STANDS, is_taken()).distinct()
     rows = rows_with(qc, query, DOCUMENT.c.zip_file, {key.file_name for key in keys})
-    return {ZipKey(Action(action), file_name) for action, file_name in rows}
+    return {SubmissionKey(Action(action), file_name) for action, file_name in rows}
 
 
 def accepted_of_centre(qc: Connection, centre: str, *, limit: int) -> AcceptedData:

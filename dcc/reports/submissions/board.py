@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from sqlalchemy import Connection
 
 from dcc.errors import ConfigurationError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import PHASE_LABELS, STATUS_LABELS, STATUS_SIGNS
@@ -26,7 +26,7 @@ from dcc.reports.submissions.templates import render
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
-from dcc.tracker.queries.submission_filters import ZipFilter
+from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.register.centres import list_centres
 
 Choice = TypeVar("Choice", bound=IntEnum)
@@ -41,7 +41,7 @@ _COLOUR: Final = re.compile("#[0-9a-fA-F]{6}")
 class Board:
     """A board: the cells that are not empty, one page of its archives, and what there is to choose from."""
 
-    wanted: ZipFilter
+    wanted: SubmissionFilter
     page: int
     cells: tuple[Cell, ...]
     archives: tuple[BoardArchive, ...]
@@ -63,7 +63,7 @@ class Board:
 class WantedPage(NamedTuple):
     """A page of the archives that a filter selects, from 1."""
 
-    wanted: ZipFilter
+    wanted: SubmissionFilter
     page: int
 
 
@@ -73,7 +73,7 @@ def filter_of_query(query: Mapping[str, str]) -> WantedPage:
     They are centre, phase, status, from, to and page; an empty one restricts nothing. Raises ConfigurationError.
     """
     centre = query.get("centre") or None
-    wanted = ZipFilter(
+    wanted = SubmissionFilter(
         centre="" if centre == NO_CENTRE else centre,
         phase=_choice(query, "phase", Phase),
         status=_choice(query, "status", Status),
@@ -104,7 +104,7 @@ def _day(query: Mapping[str, str], name: str) -> date | None:
         raise ConfigurationError(f"{name}={str(value)[:20]!r} is no day. Write it like 2026-11-25.") from error
 
 
-def collect_board(connection: Connection, wanted: ZipFilter, page: int) -> Board:
+def collect_board(connection: Connection, wanted: SubmissionFilter, page: int) -> Board:
     """The board as it is now. Raises NotFoundError for an unknown centre."""
     centres = [centre.short_name for centre in list_centres(connection) if centre.is_active or centre.sources]
     return Board(
@@ -118,7 +118,7 @@ def collect_board(connection: Connection, wanted: ZipFilter, page: int) -> Board
     )
 
 
-def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
+def board_json(board: Board, link_of_submission: Callable[[SubmissionKey], str]) -> str:
     """The board as JSON; archives whose centre is not known have the centre null."""
     archives = [
         {
@@ -127,7 +127,7 @@ def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
             "since": f"{archive.since.isoformat()}Z",
             "decisions": [str(decision) for decision in archive.decisions],
             "reason": archive.reason and shortened(archive.reason.text),
-            "report": link_of_zip(archive.key),
+            "report": link_of_submission(archive.key),
         }
         for archive in board.archives
     ]
@@ -154,14 +154,14 @@ def render_board(
     path: str,
     home: str,
     language: str | None,
-    link_of_zip: Callable[[ZipKey], str],
+    link_of_submission: Callable[[SubmissionKey], str],
 ) -> str:
     """The board as a page that is at `path`, in the language of a catalogue; `home` is the address of all pages.
 
     `language` is what the address asks for, which links keep. Raises ConfigurationError as `render_html`.
     """
 
-    def address(wanted: ZipFilter, page: int = 1) -> str:
+    def address(wanted: SubmissionFilter, page: int = 1) -> str:
         query = {
             "centre": NO_CENTRE if wanted.centre == "" else wanted.centre,
             "phase": wanted.phase.short_name if wanted.phase else None,
@@ -175,7 +175,7 @@ def render_board(
 
     def address_of(cell: Cell) -> str:
         if cell.only is not None:
-            return link_of_zip(cell.only)
+            return link_of_submission(cell.only)
         return address(replace(board.wanted, centre=cell.centre, phase=cell.phase, status=cell.status))
 
     rows: dict[str, dict[Phase, list[Cell]]] = {}
@@ -205,7 +205,7 @@ def render_board(
         "asked_language": language,
         "address_of": address_of,
         "page_address": lambda page: address(board.wanted, page),
-        "link_of_zip": link_of_zip,
+        "link_of_submission": link_of_submission,
         "decision_sentence": partial(decision_sentence, catalogue=catalogue),
     }
     return render("reports/board.html", values, own=settings.templates_directory)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Connection, case, func, select
 
 from dcc.messages import Message, mark, message
-from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, ZipKey
+from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
 from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries, why_not_crawled
-from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip, is_taken
+from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_submission, is_taken
 from dcc.reports.submissions.model import (
     CentreReport,
     DocumentReport,
@@ -32,11 +32,11 @@ from dcc.reports.submissions.model import (
     SessionReport,
     SourceReport,
     Standing,
+    SubmissionLine,
     SubmissionReport,
     Tone,
-    ZipLine,
 )
-from dcc.reports.submissions.submission_lines import line_of, zips_of_centre, zips_of_session
+from dcc.reports.submissions.submission_lines import line_of, submissions_of_centre, submissions_of_session
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
 from dcc.runtime.clock import utc_now
@@ -53,20 +53,20 @@ from dcc.tracker.crawls import (
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.missing_archives import count_open
-from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.hostings.older_archives import submissions_that_wait
 from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
 from dcc.tracker.queries.session_submissions import (
-    SessionZip,
+    SessionSubmission,
     session_document_states,
     session_entries,
-    session_zip_ids,
-    session_zips,
-    zips_without_room,
+    session_submission_ids,
+    session_submissions,
+    submissions_without_room,
 )
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import require_centre
-from dcc.tracker.queries.submission_stories import DownloadStory, ZipStory, zip_story
+from dcc.tracker.queries.submission_stories import DownloadStory, SubmissionStory, submission_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -121,13 +121,13 @@ def collect_report(
 
 
 def collect_submission(
-    tracker: Connection, qc: Connection | None, key: ZipKey, settings: Settings, *, qc_missing: str | None = None
+    tracker: Connection, qc: Connection | None, key: SubmissionKey, settings: Settings, *, qc_missing: str | None = None
 ) -> SubmissionReport:
     """The facts of the report of one submission, without pictures.
 
     `qc` is None where the QC database cannot be asked, and `qc_missing` says why. Raises NotFoundError.
     """
-    story = zip_story(tracker, key, with_documents=False)
+    story = submission_story(tracker, key, with_documents=False)
     line, states = line_of(tracker, key, qc)
     latest = story.latest
     documents = () if latest is None else list_documents(tracker, qc, key, latest, limit=MAX_DOCUMENTS)
@@ -155,7 +155,7 @@ def collect_submission(
         reopenings=story.reopenings[-MAX_NOTES:],
         findings=tuple(replace(one, said=one.public) for one in story.findings[-MAX_NOTES:]),
         removals=story.removals[-MAX_NOTES:],
-        accepted=None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES),
+        accepted=None if qc is None else accepted_of_submission(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
         changed=line.changed,
         waits_for=_waits_for(story) if line.outcome in (Outcome.IN_ORDER, Outcome.BEHIND_DECISION) else None,
@@ -176,7 +176,7 @@ def collect_centre(
         centre_name=name,
         accepted=None if qc is None else accepted_of_centre(qc, centre, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
-        **_summary(zips_of_centre(tracker, centre, qc), find_causes(tracker, qc, centre, settings)),
+        **_summary(submissions_of_centre(tracker, centre, qc), find_causes(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
     )
 
@@ -189,7 +189,7 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
     troubled = session.outcome in FAILED_ENDS or any(crawl.error for crawl in session.crawls)
-    zips, causes = zips_of_session(tracker, session, qc), find_causes(tracker, qc, session_id, settings)
+    zips, causes = submissions_of_session(tracker, session, qc), find_causes(tracker, qc, session_id, settings)
     is_newest = is_newest_session(tracker, session)
     return SessionReport(
         session=session.id,
@@ -209,7 +209,7 @@ def collect_session(
     )
 
 
-def _summary(zips: Sequence[ZipLine], causes: FoundCauses, *, troubled: bool = False) -> dict[str, Any]:
+def _summary(zips: Sequence[SubmissionLine], causes: FoundCauses, *, troubled: bool = False) -> dict[str, Any]:
     """The fields of a summary on archives and causes."""
     counts = Counter(zip_line.outcome for zip_line in zips)
     states = Counter((zip_line.phase, zip_line.status) for zip_line in zips)
@@ -229,14 +229,14 @@ def _first_causes(found: FoundCauses) -> dict[str, Any]:
     return {"causes": tuple(found.causes[:MAX_CAUSES]), "causes_total": found.total, "found": found.findings}
 
 
-def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem, ...]:
+def _reasons(story: SubmissionStory, foreign: UnfetchedArchive | None) -> tuple[Problem, ...]:
     """The recorded reasons for its state, and that it is not fetched; without the commands that only wranglers have."""
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
     unfetched = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
     return (*recorded, *unfetched)
 
 
-def _waits_for(story: ZipStory) -> Message | None:
+def _waits_for(story: SubmissionStory) -> Message | None:
     return next((reason.fact for reason in story.reasons if reason.kind == WAITS), None)
 
 
@@ -293,7 +293,7 @@ def _sources(
 
 def draw_pictures(
     qc: Connection | None,
-    subject: ZipKey | str,
+    subject: SubmissionKey | str,
     settings: Settings,
     catalogue: Catalogue,
     limit: int,
@@ -342,10 +342,10 @@ def sections_of(
     `failure_limit` is that of DCC_SOURCE_FAILURE_LIMIT. Unless the session `is_newest`, those that tell what is now are
     left out.
     """
-    failed = [zipped for zipped in session_zips(connection, session) if zipped.status is Status.FAILED]
+    failed = [zipped for zipped in session_submissions(connection, session) if zipped.status is Status.FAILED]
     names = {entry.short_name: entry.full_name for entry in list_centres(connection)}
-    waiting = zips_that_wait(connection, session_zip_ids(connection, session)).values()
-    no_room = zips_without_room(connection) if is_newest else []
+    waiting = submissions_that_wait(connection, session_submission_ids(connection, session)).values()
+    no_room = submissions_without_room(connection) if is_newest else []
     without_room = [(key, Problem(NO_ROOM, reason)) for key, reason in no_room]
     findings = [Note((Problem(one.kind, one.public),), 1) for one in session_findings(connection, session.id)]
     alone = _left_alone(connection, session, failure_limit) if is_newest else []
@@ -369,14 +369,14 @@ def _about(name: object, problem: Problem) -> Note:
     return Note((problem,), 1, str(name))
 
 
-def _of_documents(entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterable[Note]:
+def _of_documents(entries: Mapping[SubmissionKey, Sequence[tuple[str, Problem]]]) -> Iterable[Note]:
     for key, found in list(entries.items())[:_MAX_NOTES]:
         documents = tuple(_about(*each) for each in found[:_MAX_DOCUMENTS])
         yield Note(name=str(key), documents=documents, documents_total=len(found))
 
 
-def _failure(connection: Connection, zipped: SessionZip, names: Mapping[str, str]) -> Note:
-    story = zip_story(connection, zipped.key)
+def _failure(connection: Connection, zipped: SessionSubmission, names: Mapping[str, str]) -> Note:
+    story = submission_story(connection, zipped.key)
     failed = [document for document in story.documents if document.status is Status.FAILED]
     # Errors of the latest attempt; the submission's own may be of an earlier one.
     reasons = (story.latest.reasons if story.latest else ()) or (() if failed else story.reasons[-1:])
@@ -425,7 +425,7 @@ COUNTED: Final = ("specimens", "experiments", "lines", "housings", "measurements
 
 
 def list_documents(
-    connection: Connection, qc: Connection | None, key: ZipKey, download: DownloadStory, *, limit: int
+    connection: Connection, qc: Connection | None, key: SubmissionKey, download: DownloadStory, *, limit: int
 ) -> tuple[DocumentReport, ...]:
     """The first `limit` documents of a download: those that failed, those held, then the others."""
     of_download = (
@@ -497,7 +497,7 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
     return entries
 
 
-def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str]) -> dict[int, Any]:
+def _in_qc(qc: Connection, key: SubmissionKey, names: Mapping[int, str]) -> dict[int, Any]:
     """The rows of the QC database of documents, by the ids of their `xml_file`."""
     query = select(DOCUMENT, is_taken().label("is_taken")).where(
         DOCUMENT.c.tracker_id.in_(list(names)),

@@ -97,7 +97,7 @@ def _summary(report: model.CentreReport | model.SessionReport, catalogue: Catalo
     }
 
 
-def _zip(line: model.ZipLine, catalogue: Catalogue) -> dict[str, Any]:
+def _zip(line: model.SubmissionLine, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **json_ready(line),
         "key": str(line.key),

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from dcc.messages import Message
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import legible
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
@@ -192,7 +192,7 @@ class SubmissionReport:
 
     kind: ClassVar = "submission"
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     centre_name: str | None
     phase: Phase
@@ -241,7 +241,7 @@ class SubmissionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipLine:
+class SubmissionLine:
     """A submission in the summary of a centre or session; `failed` of its `documents` failed, and `clearing` of these
     only by errors that clear by themselves.
 
@@ -249,7 +249,7 @@ class ZipLine:
     since its data were taken over. `needs_nobody`: somebody acknowledged that it failed, or the file was renamed.
     """
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     phase: Phase
     status: Status
@@ -306,7 +306,7 @@ class Summary:
     tone: Tone
     sources: tuple[SourceReport, ...]
     sources_total: int
-    zips: tuple[ZipLine, ...]
+    zips: tuple[SubmissionLine, ...]
     zips_total: int
     outcomes: Mapping[Outcome, int]
     states: tuple[StateCount, ...]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from markupsafe import Markup
 
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.replay.verdicts import Replay
 from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
@@ -73,21 +73,21 @@ def render_html(
     catalogue: Catalogue,
     settings: Settings | None = None,
     *,
-    link_of_zip: Callable[[ZipKey], str] | None = None,
-    link_of_document: Callable[[ZipKey, str], str] | None = None,
+    link_of_submission: Callable[[SubmissionKey], str] | None = None,
+    link_of_document: Callable[[SubmissionKey, str], str] | None = None,
     place: PageLocation | None = None,
 ) -> str:
     """The page of a report in the language of a catalogue.
 
-    `link_of_zip` tells the path of the page of a submission, and `link_of_document` that of a document's XML by its
-    name. These and `place` are for pages that are served beside others.
+    `link_of_submission` tells the path of the page of a submission, and `link_of_document` that of a document's XML by
+    its name. These and `place` are for pages that are served beside others.
 
     A DCC's own templates are taken from the directory that `settings` name (DCC_TEMPLATES_DIRECTORY). Raises
     ConfigurationError when one of them cannot be used.
     """
     own = None if settings is None else settings.templates_directory
     values: dict[str, Any] = {
-        **report_values(report, report.causes, catalogue, link_of_zip),
+        **report_values(report, report.causes, catalogue, link_of_submission),
         **common_values(catalogue, settings, place=place),
         "signs": _SIGNS,
         "most_reasons": MAX_REASONS,
@@ -149,7 +149,7 @@ def common_values(
 def cause_values(
     causes: Sequence[Cause],
     catalogue: Catalogue,
-    link_of_zip: Callable[[ZipKey], str] | None,
+    link_of_submission: Callable[[SubmissionKey], str] | None,
     *,
     contacts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -157,9 +157,9 @@ def cause_values(
 
     def link_of_example(cause: Cause) -> str | None:
         action, _, file_name = (cause.example.zip or "").partition("/")
-        if link_of_zip is None or not file_name or action not in set(Action):
+        if link_of_submission is None or not file_name or action not in set(Action):
             return None
-        return link_of_zip(ZipKey(Action(action), file_name))
+        return link_of_submission(SubmissionKey(Action(action), file_name))
 
     return {
         **sentences.functions(catalogue),
@@ -170,19 +170,22 @@ def cause_values(
         "warning": [cause for cause in causes if not cause.fails],
         "most_permitted": MAX_PERMITTED,
         "contacts": contacts,
-        "link_of_zip": link_of_zip,
+        "link_of_submission": link_of_submission,
         "link_of_example": link_of_example,
     }
 
 
 def report_values(
-    report: Report, causes: Sequence[Cause], catalogue: Catalogue, link_of_zip: Callable[[ZipKey], str] | None = None
+    report: Report,
+    causes: Sequence[Cause],
+    catalogue: Catalogue,
+    link_of_submission: Callable[[SubmissionKey], str] | None = None,
 ) -> dict[str, Any]:
     """What a page or text on a report needs that shows these causes."""
     # Centres do not get the summary of a session, which is of all of them.
     contacts: Mapping[str, str] | None = {} if isinstance(report, SessionReport) else None
     values = {
-        **cause_values(causes, catalogue, link_of_zip, contacts=contacts),
+        **cause_values(causes, catalogue, link_of_submission, contacts=contacts),
         "report": report,
         "title_of_failing": sentences.title_of_failing(report),
         "outcome_words": labels.OUTCOME_TEXTS,

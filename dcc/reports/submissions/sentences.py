@@ -23,8 +23,8 @@ from dcc.reports.submissions.model import (
     Report,
     Section,
     SessionReport,
+    SubmissionLine,
     SubmissionReport,
-    ZipLine,
 )
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
@@ -113,7 +113,7 @@ def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
     return who_acts(catalogue, report.outcome, {cause.acts for cause in report.causes if cause.fails})
 
 
-def next_of_line(line: ZipLine) -> str:
+def next_of_line(line: SubmissionLine) -> str:
     """What to do first about a submission of a summary, as a text for a catalogue: it may know only the phase."""
     if line.changed:
         return labels.CHANGED_SINCE
@@ -332,7 +332,7 @@ def sections_beside(report: SessionReport, causes: Sequence[Cause]) -> list[Sect
     return sections
 
 
-def archives_beside(report: CentreReport | SessionReport, sections: Sequence[Section]) -> list[ZipLine]:
+def archives_beside(report: CentreReport | SessionReport, sections: Sequence[Section]) -> list[SubmissionLine]:
     """The archives of a summary, without those that the `sections` tell as failed."""
     told = {str(note.name) for section in sections if section.kind is Noted.FAILED for note in section.notes}
     return [line for line in report.zips if line.needs_nobody or str(line.key) not in told]

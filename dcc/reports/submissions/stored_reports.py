@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc.databases.engines import disposed
 from dcc.errors import CleaningError, DccError, ExportError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.runtime import json_values
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
 from dcc.settings import Settings
@@ -52,7 +52,7 @@ def reports_directory(settings: Settings) -> Path:
     return settings.home / "reports"
 
 
-def report_path(settings: Settings, key: ZipKey) -> Path:
+def report_path(settings: Settings, key: SubmissionKey) -> Path:
     """Where the report of a submission is kept, whether it is there or not.
 
     Names that do not follow the convention are written in letters that every file system has, with a checksum.
@@ -72,7 +72,7 @@ class StoredReport:
 
     action: Action
     name: str
-    key: ZipKey | None
+    key: SubmissionKey | None
     centre: str | None
     made: datetime
 
@@ -90,8 +90,8 @@ def _stored(settings: Settings) -> Iterator[StoredReport]:
             with suppress(FileNotFoundError):
                 made = datetime.fromtimestamp(page.lstat().st_mtime, UTC).replace(tzinfo=None)
                 name = page.name.removesuffix(".html")
-                key = ZipKey(action, name) if _PLAIN_NAME.fullmatch(name) else None
-                yield StoredReport(action, name, key, settings.naming.centre_of_zip(name), made)
+                key = SubmissionKey(action, name) if _PLAIN_NAME.fullmatch(name) else None
+                yield StoredReport(action, name, key, settings.naming.centre_of_archive(name), made)
 
 
 def stored_page(settings: Settings, action: Action, name: str) -> bytes:
@@ -144,7 +144,7 @@ def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[
     return sentences
 
 
-def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
+def _tell(session_id: int, error: Exception, key: SubmissionKey | None = None) -> str:
     """Log why reports, or that of a submission, are not kept; the same as a sentence."""
     of_zip = f"{key}: " if key is not None else ""
     if isinstance(error, DccError | SQLAlchemyError | OSError):
@@ -161,13 +161,13 @@ def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
 
 def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int, list[str]]:
     """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
-    from dcc.reports.submissions.submission_lines import zips_of_session
+    from dcc.reports.submissions.submission_lines import submissions_of_session
     from dcc.tracker.crawls import list_sessions
 
     began = time.monotonic()
     with tracker.connect() as connection:
         sessions = list_sessions(connection, ids=[session_id])
-        lines = zips_of_session(connection, sessions[0]) if sessions else []
+        lines = submissions_of_session(connection, sessions[0]) if sessions else []
     only_bad = settings.submission_reports == "failed"
     keys = [line.key for line in lines if not only_bad or line.tone.needs_somebody]
     written = in_a_row = 0
@@ -204,7 +204,7 @@ def store_report(
     tracker: Connection,
     qc: Connection | None,
     missing: str | None,
-    key: ZipKey,
+    key: SubmissionKey,
     settings: Settings,
     *,
     max_pictures: int = _MAX_PICTURES,
@@ -252,7 +252,7 @@ def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | No
             yield connection, None
 
 
-def remove_reports(settings: Settings, keys: Iterable[ZipKey]) -> None:
+def remove_reports(settings: Settings, keys: Iterable[SubmissionKey]) -> None:
     """Remove the kept reports of submissions, where there are any. Raises CleaningError."""
     for key in keys:
         for suffix in _SUFFIXES:

@@ -10,24 +10,24 @@ from sqlalchemy import Connection, func, null, or_, select
 
 from dcc.declarations import acts_on
 from dcc.error_declarations import declared_code
-from dcc.outcomes import HELD, LEFT_OUT, ZipKey
+from dcc.outcomes import HELD, LEFT_OUT, SubmissionKey
 from dcc.phases import Phase, State, Status
-from dcc.reports.submissions.accepted import copies_of_withdrawn, taken_zips
-from dcc.reports.submissions.model import Outcome, Tone, ZipLine
+from dcc.reports.submissions.accepted import copies_of_withdrawn, taken_submissions
+from dcc.reports.submissions.model import Outcome, SubmissionLine, Tone
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.upload import DUPLICATE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.decisions import is_on_hold, needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
-from dcc.tracker.hostings.older_archives import OlderArchive, zips_that_wait
+from dcc.tracker.hostings.older_archives import OlderArchive, submissions_that_wait
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, submissions_with_entries
-from dcc.tracker.queries.session_submissions import session_zip_ids
+from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.submission_filters import select_zip_actions
+from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
-from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, state_of, zip_key_of
+from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, state_of, submission_key_of
 from dcc.vocabulary import Actor
 
 _ARCHIVE_FAILURES: Final = {
@@ -40,36 +40,40 @@ _GOES_ON: Final = (Outcome.WAITING, Outcome.NOT_ARRIVED, Outcome.UNDER_WAY, Outc
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 
-def zips_of_centre(connection: Connection, centre: str, qc: Connection | None = None) -> list[ZipLine]:
+def submissions_of_centre(connection: Connection, centre: str, qc: Connection | None = None) -> list[SubmissionLine]:
     """All submissions of a centre: by their names or, where these tell no centre, by where they are at present."""
-    own = select_zip_actions().with_only_columns(ZipAction.id).where(is_of_centre(centre))
-    return list_zips(connection, own, qc=qc)
+    own = submission_query().with_only_columns(ZipAction.id).where(is_of_centre(centre))
+    return list_submissions(connection, own, qc=qc)
 
 
-def zips_of_session(connection: Connection, session: SessionEntry, qc: Connection | None = None) -> list[ZipLine]:
-    """The submissions of a session, as `session_zips` defines them, and those that it found changed since they were
-    loaded.
+def submissions_of_session(
+    connection: Connection, session: SessionEntry, qc: Connection | None = None
+) -> list[SubmissionLine]:
+    """The submissions of a session, as `session_submissions` defines them, and those that it found changed since they
+    were loaded.
     """
     noticed = select(CrawlFinding.za_id).where(CrawlFinding.session_id == session.id, CrawlFinding.kind == CHANGED)
     changed = changed_since_loaded(connection, noticed)
-    return list_zips(connection, session_zip_ids(connection, session), also=changed, qc=qc)
+    return list_submissions(connection, session_submission_ids(connection, session), also=changed, qc=qc)
 
 
-def line_of(connection: Connection, key: ZipKey, qc: Connection | None) -> tuple[ZipLine, tuple[StateCount, ...]]:
+def line_of(
+    connection: Connection, key: SubmissionKey, qc: Connection | None
+) -> tuple[SubmissionLine, tuple[StateCount, ...]]:
     """A submission as a summary lists it, and the states of its latest documents."""
     named = select(ZipAction.id).join(ZipFile).where(is_named(key))
     states = _document_states(connection, named)
-    (line,) = list_zips(connection, named, qc=qc, states=states)
+    (line,) = list_submissions(connection, named, qc=qc, states=states)
     return line, tuple(*states.values())
 
 
-def list_zips(
+def list_submissions(
     connection: Connection,
     za_ids: Any,
     also: Collection[int] = (),
     qc: Connection | None = None,
     states: Mapping[int, list[StateCount]] | None = None,
-) -> list[ZipLine]:
+) -> list[SubmissionLine]:
     """The submissions whose ids a query selects, and `also` these: the worst first, of these the newest.
 
     Without the QC database, the states tell whether anything was accepted of those that failed. `states` of documents
@@ -82,17 +86,17 @@ def list_zips(
     left_out = _of_kinds(connection, za_ids, *LEFT_OUT.values())
     actors, clearing = _who_acts(connection, za_ids)
     changed = changed_since_loaded(connection, za_ids)
-    in_turn = zips_that_wait(connection, za_ids)
+    in_turn = submissions_that_wait(connection, za_ids)
     foreign = {archive.za_id: archive for archive in unfetched_archives(connection, za_ids)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
-    listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"), is_on_hold().label("on_hold"))
+    listed = submission_query().add_columns(needs_nobody().label("needs_nobody"), is_on_hold().label("on_hold"))
     query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
     rows = connection.execute(query).all()
-    failed = {zip_key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
-    taken = None if qc is None else taken_zips(qc, failed)
+    failed = {submission_key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
+    taken = None if qc is None else taken_submissions(qc, failed)
     copies = _of_kinds(connection, za_ids, DUPLICATE)
-    keys_of_copies = {zip_key_of(row) for row in rows if row.id in copies}
-    of_withdrawn = Counter[ZipKey]() if qc is None else copies_of_withdrawn(qc, keys_of_copies)
+    keys_of_copies = {submission_key_of(row) for row in rows if row.id in copies}
+    of_withdrawn = Counter[SubmissionKey]() if qc is None else copies_of_withdrawn(qc, keys_of_copies)
     lines = []
     for row in rows:
         counts = states[row.id]
@@ -101,17 +105,17 @@ def list_zips(
             state,
             counts,
             held=row.id in held,
-            taken=None if taken is None else zip_key_of(row) in taken,
+            taken=None if taken is None else submission_key_of(row) in taken,
             left_out=row.id in left_out,
             foreign=foreign.get(row.id),
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
             waits_for=in_turn[row.id][1] if row.id in in_turn else None,
             changed=row.id in changed,
             on_hold=bool(row.on_hold),
-            of_withdrawn=0 < of_withdrawn[zip_key_of(row)] == sum(one.count for one in counts),
+            of_withdrawn=0 < of_withdrawn[submission_key_of(row)] == sum(one.count for one in counts),
         )
-        line = ZipLine(
-            key=zip_key_of(row),
+        line = SubmissionLine(
+            key=submission_key_of(row),
             centre=row.centre,
             phase=state.phase,
             status=state.status,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dcc.archives.extraction import ignored_problem
 from dcc.errors import InternalFaultError
 from dcc.naming import DocumentName
-from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
+from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SubmissionKey, SubmissionOutcome, source_partition
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about
@@ -23,7 +23,7 @@ from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
+from dcc.tracker.hostings.download_plan import KnownDocument, PlannedSubmission, StagedSubmission
 from dcc.tracker.states import REFUSED_BY_NAME, VALID, WRONG_CHECKSUM
 
 INVALID = State(Phase.XSD, Status.FAILED)
@@ -64,7 +64,7 @@ class ActiveSubmission:
 
     za_id: int
     zip_id: int
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     choice: HostingChoice = field(default_factory=HostingChoice)
     last_failure: State | None = None
@@ -82,18 +82,22 @@ class ActiveSubmission:
     known_documents: dict[str, KnownDocument] = field(default_factory=dict)
     reasons: list[Problem] = field(default_factory=list)
     failed_hostings: set[int] = field(default_factory=set)
-    staged: StagedZip | None = None
+    staged: StagedSubmission | None = None
     _attempt: Attempt | None = None
     _before: Attempt | None = None
 
     @classmethod
-    def planned(cls, plan: PlannedZip, max_retries: int, staged: StagedZip | None = None) -> ActiveSubmission:
+    def planned(
+        cls, plan: PlannedSubmission, max_retries: int, staged: StagedSubmission | None = None
+    ) -> ActiveSubmission:
         """One that begins with a download: each hosting in order of preference, `max_retries` times over again."""
         choice = HostingChoice.planned(plan, max_retries)
         return cls(plan.za_id, plan.zip_id, plan.key, plan.centre, choice, staged=staged)
 
     @classmethod
-    def from_staging(cls, staged: StagedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> ActiveSubmission:
+    def from_staging(
+        cls, staged: StagedSubmission, plan: PlannedSubmission | None = None, max_retries: int = 0
+    ) -> ActiveSubmission:
         """One that continues with an archive in staging; if that is damaged, with a download as planned."""
         submission = cls(staged.za_id, staged.zip_id, staged.key, staged.centre, known_documents=staged.documents)
         submission.take_from_staging(staged)
@@ -102,7 +106,7 @@ class ActiveSubmission:
             submission.choice = HostingChoice.planned(plan, max_retries)
         return submission
 
-    def take_from_staging(self, staged: StagedZip) -> None:
+    def take_from_staging(self, staged: StagedSubmission) -> None:
         """Go on with an archive in staging, of an attempt that has begun."""
         self._attempt = Attempt(staged.download_id, staged.hosting)
         self.size_bytes, self.md5, self.staged, self.downloaded = staged.size_bytes, staged.md5, None, True
@@ -170,9 +174,9 @@ class ActiveSubmission:
             return None
         return known.id
 
-    def outcome(self, state: State, source: SourceAddress | None) -> ZipOutcome:
+    def outcome(self, state: State, source: SourceAddress | None) -> SubmissionOutcome:
         """The outcome of the submission, which ended in `state`; `source` delivered it."""
-        return ZipOutcome(
+        return SubmissionOutcome(
             key=self.key,
             centre=self.centre,
             phase=state.phase,

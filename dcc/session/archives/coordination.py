@@ -33,7 +33,7 @@ from dcc.errors import (
     platform_fault,
 )
 from dcc.messages import mark, message
-from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
+from dcc.outcomes import AttemptOutcome, Problem, SubmissionOutcome
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log
@@ -150,7 +150,7 @@ class Coordinator:
         """How each file source behaved, by id."""
         return {number: source.transfer_statistics for number, source in self._attempts.sources.items()}
 
-    def run(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
+    def run(self, submissions: Iterable[ActiveSubmission]) -> Iterator[SubmissionOutcome]:
         """Process the submissions; yields each submission's outcome once it is recorded.
 
         A submission that lost all its sources before any attempt has no outcome: it keeps waiting. Raises
@@ -349,7 +349,7 @@ class Coordinator:
         self._attempts.stop()
         self._attempts.join(_STOP_SECONDS)
 
-    def fail(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
+    def fail(self, submissions: Iterable[ActiveSubmission]) -> Iterator[SubmissionOutcome]:
         """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for submission in submissions:
             self._unfinished[submission.za_id] = submission
@@ -532,7 +532,7 @@ class Coordinator:
             self.not_downloaded += 1
         self._unwritten.without_further_attempt[submission.za_id] = None
 
-    def _commit(self) -> Iterator[ZipOutcome]:
+    def _commit(self) -> Iterator[SubmissionOutcome]:
         finished, states = self._write_results()
         while finished:
             # Yielded submissions are released at once: there may be thousands more.
@@ -578,7 +578,7 @@ _BAD_COPIES = {
 }
 
 
-def _log_outcome(submission: ActiveSubmission, outcome: ZipOutcome) -> None:
+def _log_outcome(submission: ActiveSubmission, outcome: SubmissionOutcome) -> None:
     if not session_log.isEnabledFor(logging.INFO):
         return
     reason = outcome.main_reason

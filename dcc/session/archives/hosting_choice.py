@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
-from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.download_plan import PlannedSubmission
 
 
 class HostingTurn(NamedTuple):
@@ -41,7 +41,7 @@ class HostingChoice:
         self._untried = self._rounds(self.hostings)
 
     @classmethod
-    def planned(cls, plan: PlannedZip, max_retries: int) -> HostingChoice:
+    def planned(cls, plan: PlannedSubmission, max_retries: int) -> HostingChoice:
         """The choice among the hostings of a plan, in their order."""
         bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
         return cls(plan.hostings, plan.others, plan.published, bad_md5s, max_retries)

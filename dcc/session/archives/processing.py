@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 
 from dcc.errors import InternalFaultError
 from dcc.messages import count_of, mark
-from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
+from dcc.outcomes import HELD, Problem, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import give_back_freed_memory
@@ -35,8 +35,8 @@ from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.decisions import quarantine
 from dcc.tracker.hostings.download_plan import (
-    PlannedZip,
-    StagedZip,
+    PlannedSubmission,
+    StagedSubmission,
     cancel_orphans,
     load_interrupted,
     load_plans,
@@ -79,10 +79,10 @@ class ArchiveWork:
     staging, in case these are damaged. `unfetched` are archives that are not downloaded and not yet reported.
     """
 
-    interrupted: tuple[StagedZip, ...]
-    planned: tuple[PlannedZip, ...]
-    staged: dict[int, StagedZip] = field(default_factory=dict)
-    further: dict[int, PlannedZip] = field(default_factory=dict)
+    interrupted: tuple[StagedSubmission, ...]
+    planned: tuple[PlannedSubmission, ...]
+    staged: dict[int, StagedSubmission] = field(default_factory=dict)
+    further: dict[int, PlannedSubmission] = field(default_factory=dict)
     unfetched: tuple[UnfetchedArchive, ...] = ()
 
     def __len__(self) -> int:
@@ -103,8 +103,8 @@ class ArchiveWork:
 
 
 def process_zip_actions(
-    session: Session, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None
-) -> Iterator[ZipOutcome]:
+    session: Session, keys: Sequence[SubmissionKey] | None = None, workers: Workers | None = None
+) -> Iterator[SubmissionOutcome]:
     """Process all waiting submissions, including those of dead sessions; yields each outcome.
 
     With `keys`, only those are opened again, in the name of whoever asked for the session, and processed. Otherwise
@@ -116,7 +116,7 @@ def process_zip_actions(
     staging = Staging(session.settings.staging_directory)
     staging.make()
     if keys is None:
-        remove_leftovers(staging.root, lambda name: session.covers(session.settings.naming.centre_of_zip(name)))
+        remove_leftovers(staging.root, lambda name: session.covers(session.settings.naming.centre_of_archive(name)))
         if workers is not None:
             remove_leftovers_of_workers(session)
     work = _take_up(session, staging, keys)
@@ -135,7 +135,7 @@ def process_zip_actions(
 
 def _process(
     session: Session, work: ArchiveWork, *, named: bool, from_workers: SessionWorkerResults | None = None
-) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
+) -> Generator[SubmissionOutcome, None, list[InternalFaultError]]:
     """Process the archives; returns the faults of the platform."""
     settings = session.settings
     addresses, centres = session.read(lambda connection: _sources_and_centres(connection, session, work, named=named))
@@ -177,11 +177,11 @@ class _Copies(NamedTuple):
     `same`: the submissions whose copy is what a download would bring.
     """
 
-    archives: dict[int, StagedZip]
+    archives: dict[int, StagedSubmission]
     same: set[int]
 
 
-def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) -> ArchiveWork:
+def _take_up(session: Session, staging: Staging, keys: Sequence[SubmissionKey] | None) -> ArchiveWork:
     """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
@@ -198,7 +198,7 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) 
 class _LeftBySessions(NamedTuple):
     """The interrupted submissions; the possible copies of those whose names are registered now, None without any."""
 
-    interrupted: list[StagedZip]
+    interrupted: list[StagedSubmission]
     registered: list[StagedCopy] | None
 
 
@@ -214,14 +214,14 @@ def _whole_copies(staging: Staging, found: Sequence[StagedCopy]) -> _Copies:
     return _Copies({za_id: one.archive for za_id, one in copies.items()}, same)
 
 
-def _is_whole(staging: Staging, archive: StagedZip) -> bool:
+def _is_whole(staging: Staging, archive: StagedSubmission) -> bool:
     return staging.holds(archive.key, archive.size_bytes, archive.md5)
 
 
 def _take_up_waiting(
     connection: Connection,
     session: Session,
-    whole: Sequence[StagedZip],
+    whole: Sequence[StagedSubmission],
     broken: Sequence[int],
     copies: _Copies | None,
 ) -> ArchiveWork:
@@ -261,7 +261,9 @@ def _take_up_waiting(
     )
 
 
-def _take_up_named(connection: Connection, session: Session, keys: Sequence[ZipKey], copies: _Copies) -> ArchiveWork:
+def _take_up_named(
+    connection: Connection, session: Session, keys: Sequence[SubmissionKey], copies: _Copies
+) -> ArchiveWork:
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
     za_ids = reopen_named(connection, keys, session.request.requested_by)
@@ -272,7 +274,7 @@ def _take_up_named(connection: Connection, session: Session, keys: Sequence[ZipK
 
 
 def _without_needless_downloads(
-    connection: Connection, session: Session, plans: Sequence[PlannedZip], copies: _Copies
+    connection: Connection, session: Session, plans: Sequence[PlannedSubmission], copies: _Copies
 ) -> ArchiveWork:
     """The planned archives; one that staging has already is not fetched again."""
     here = {plan.za_id: plan for plan in plans if plan.za_id in copies.same}
@@ -281,8 +283,8 @@ def _without_needless_downloads(
     return ArchiveWork(tuple(taken), planned, staged=copies.archives, further=here)
 
 
-def _unfetched_outcome(archive: UnfetchedArchive) -> ZipOutcome:
-    return ZipOutcome(
+def _unfetched_outcome(archive: UnfetchedArchive) -> SubmissionOutcome:
+    return SubmissionOutcome(
         key=archive.key,
         centre=archive.owner,
         phase=WAITING.phase,
@@ -299,10 +301,10 @@ def _unfetched_outcome(archive: UnfetchedArchive) -> ZipOutcome:
     )
 
 
-def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
+def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedSubmission]:
     """Plan the download of archives that are damaged in staging but were intact on arrival."""
 
-    def plan(connection: Connection) -> list[PlannedZip]:
+    def plan(connection: Connection) -> list[PlannedSubmission]:
         reason = mark("The archive in staging was damaged, perhaps not when it arrived.")
         progress.reopen(connection, za_ids, requested_by=session_name(session.id), reason=reason)
         return load_waiting(connection, sources_to_use(connection, session.id, session.centres), za_ids).planned
@@ -312,12 +314,12 @@ def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
 
 def _still_uploading(
     session: Session, addresses: Mapping[int, SourceAddress], submissions: Sequence[ActiveSubmission]
-) -> set[ZipKey]:
+) -> set[SubmissionKey]:
     """The archives that differ from their listing, or are bad, and that have changed on their sources since.
 
     A later session lists them again; the others failed.
     """
-    listed: dict[int, dict[ZipKey, ListedFile]] = defaultdict(dict)
+    listed: dict[int, dict[SubmissionKey, ListedFile]] = defaultdict(dict)
     for submission in submissions:
         for hosting in submission.tried_hostings():
             listed[hosting.source_id][submission.key] = ListedFile(
@@ -332,12 +334,12 @@ def _still_uploading(
     sources = [
         RelistedSource(addresses[source], archives) for source, archives in listed.items() if source in addresses
     ]
-    uploading: set[ZipKey] = set()
+    uploading: set[SubmissionKey] = set()
     for second in list_again(sources, session):
         if second.error is None:
             found = record_second_listing(session, second, listed[second.address.id])
             session.notice(*(finding.message for finding in found))
-            uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
+            uploading |= {finding.key for finding in found if isinstance(finding.key, SubmissionKey)}
     return uploading
 
 

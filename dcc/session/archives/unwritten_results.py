@@ -26,7 +26,7 @@ from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
 from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published
-from dcc.tracker.hostings.download_plan import StagedZip
+from dcc.tracker.hostings.download_plan import StagedSubmission
 from dcc.tracker.hostings.staged_copies import begin_from_staging
 from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog
@@ -52,7 +52,7 @@ class WrittenResults:
     earlier: dict[int, EarlierCopy]
     document_ids: list[list[int]]
     states: dict[int, State]
-    staged: list[StagedZip]
+    staged: list[StagedSubmission]
 
 
 class DownloadColumns(TypedDict, total=False):

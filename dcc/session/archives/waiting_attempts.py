@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from dcc.errors import ChecksumMismatchError, SourceError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
@@ -45,7 +45,7 @@ class SourceQueue:
 
     def __init__(self, downloads: SourceDownloads) -> None:
         self.transfer_statistics = TransferStatistics()
-        self._urgent: Collection[ZipKey] = ()
+        self._urgent: Collection[SubmissionKey] = ()
         self.downloads = downloads
         self._waiting: deque[PlannedAttempt] = deque()
         self._queued = 0
@@ -68,7 +68,7 @@ class SourceQueue:
         else:
             self._waiting.append(attempt)
 
-    def put_first(self, keys: Collection[ZipKey]) -> None:
+    def put_first(self, keys: Collection[SubmissionKey]) -> None:
         """Let submissions go before all others, even those whose attempts were requested and have not begun."""
         self._urgent = keys
         self.downloads.put_first(keys)
@@ -159,7 +159,7 @@ class WaitingAttempts:
         """The attempts that may begin now; calls `still_wanted` before each."""
         return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
 
-    def put_first(self, keys: Collection[ZipKey]) -> None:
+    def put_first(self, keys: Collection[SubmissionKey]) -> None:
         """Let submissions go before all others that have not begun."""
         for source in self.sources.values():
             source.put_first(keys)

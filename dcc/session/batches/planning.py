@@ -9,9 +9,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.sources.hosting import EarlierCopy, Hosting
-from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.download_plan import PlannedSubmission
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _UNKNOWN_BYTES: Final = 5_000_000
 class BatchArchive:
     """An archive as listed; `earlier`: the copy of it that the session has from there."""
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     hosting: Hosting
     published: str | None
@@ -55,7 +55,9 @@ BATCH_TYPE: Final = TypeAdapter(PlannedBatch)
 """Batches as they are stored in the object store, without secrets."""
 
 
-def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[PlannedBatch]:
+def plan_round(
+    planned: Iterable[PlannedSubmission], rates: Mapping[int, float], connections: int
+) -> list[PlannedBatch]:
     """The batches for workers at one time: of each source at most as many as its `connections`.
 
     Archives keep their order and come from their preferred source; bad copies, and archives without a source, are left

@@ -20,7 +20,7 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
@@ -46,7 +46,7 @@ from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.hostings.copies import earlier_copies
-from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.download_plan import PlannedSubmission
 from dcc.tracker.hostings.source_statistics import source_rates
 from dcc.tracker.register.source_schedules import usable_sources
 
@@ -113,9 +113,9 @@ class SessionWorkerResults(Exchange):
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path, setup: str) -> None:
         super().__init__(store, folder_of_session(session_id), scratch)
         self._setup, self._has_other_setups = setup, False
-        self._keys: dict[ZipKey, str] = {}
-        self._taken: dict[ZipKey, tuple[Path, WorkerFindings] | None] = {}
-        self._used: set[ZipKey] = set()
+        self._keys: dict[SubmissionKey, str] = {}
+        self._taken: dict[SubmissionKey, tuple[Path, WorkerFindings] | None] = {}
+        self._used: set[SubmissionKey] = set()
         self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: PlannedBatch) -> None:
@@ -130,10 +130,10 @@ class SessionWorkerResults(Exchange):
         """Look for results; returns the number of archives."""
         for name, key in self.results().items():
             action, _, file_name = name.partition("/")
-            self._keys[ZipKey(Action(action), file_name)] = key
+            self._keys[SubmissionKey(Action(action), file_name)] = key
         return len(self._keys)
 
-    def connection(self, key: ZipKey, hosting: Hosting) -> WorkerConnection | None:
+    def connection(self, key: SubmissionKey, hosting: Hosting) -> WorkerConnection | None:
         """The replacement of a connection, if a worker fetched this copy of an archive.
 
         Each archive has one: what its transfer to the worker damaged is fetched from the source then.
@@ -144,7 +144,7 @@ class SessionWorkerResults(Exchange):
         self._used.add(key)
         return WorkerConnection(*taken)
 
-    def ready(self, key: ZipKey) -> EarlierResults | None:
+    def ready(self, key: SubmissionKey) -> EarlierResults | None:
         """A worker's findings in an archive, and the place of its prepared files; None if they do not count."""
         with self._lock:
             taken = self._taken.get(key)
@@ -160,7 +160,7 @@ class SessionWorkerResults(Exchange):
             return None
         return EarlierResults(taken[1].md5, taken[1].problems, taken[0])
 
-    def _take(self, key: ZipKey) -> tuple[Path, WorkerFindings] | None:
+    def _take(self, key: SubmissionKey) -> tuple[Path, WorkerFindings] | None:
         """Get an archive's results, once; without them the session does the work itself."""
         with self._lock:
             if key in self._taken or key not in self._keys:
@@ -175,7 +175,7 @@ class SessionWorkerResults(Exchange):
 
 @contextmanager
 def prepared_by_workers(
-    workers: Workers | None, session: Session, planned: Sequence[PlannedZip]
+    workers: Workers | None, session: Session, planned: Sequence[PlannedSubmission]
 ) -> Iterator[SessionWorkerResults | None]:
     """The results of workers, if there are any, for the planned archives; they are removed after the block.
 
@@ -255,7 +255,7 @@ def _with_held_copies(batch: PlannedBatch, staging: Staging, earlier: Mapping[in
 
 
 def _have_prepared(
-    workers: Workers, results: SessionWorkerResults, session: Session, planned: Sequence[PlannedZip]
+    workers: Workers, results: SessionWorkerResults, session: Session, planned: Sequence[PlannedSubmission]
 ) -> None:
     """Have workers fetch and prepare the planned archives, in rounds, as long as a round has results.
 
@@ -283,7 +283,7 @@ def _have_prepared(
         waiting = [submission for submission in waiting if submission.key not in tried]
 
 
-def _of_usable_sources(session: Session, planned: Sequence[PlannedZip]) -> list[PlannedZip]:
+def _of_usable_sources(session: Session, planned: Sequence[PlannedSubmission]) -> list[PlannedSubmission]:
     """Those of some archives whose preferred sources may be used now."""
     named, limit = frozenset(session.request.source_ids or ()), session.settings.source_failure_limit
     usable = session.read(lambda connection: usable_sources(connection, limit, named=named))

@@ -12,7 +12,7 @@ from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, DocumentError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.holding import confirm_held
 from dcc.session.data.data_session import record_results
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, waiting_for_upload
@@ -33,7 +33,7 @@ from dcc.tracker.submission_rows import action_states
 
 
 def confirm_submission(
-    tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
+    tracker: Engine, qc: Engine, settings: Settings, key: SubmissionKey, *, author: str, reason: str
 ) -> list[DocumentData]:
     """Confirm the held documents of a submission, and apply them at once; returns the results.
 
@@ -58,7 +58,7 @@ def confirm_submission(
 
 
 def left_to_sessions(
-    tracker: Engine, settings: Settings, key: ZipKey, confirmed: Collection[DocumentData]
+    tracker: Engine, settings: Settings, key: SubmissionKey, confirmed: Collection[DocumentData]
 ) -> list[str]:
     """The documents of a submission that were not among the `confirmed`, and that the next session applies or holds."""
     done = {document.file_name for document in confirmed}
@@ -70,7 +70,7 @@ def left_to_sessions(
     return run_reading(tracker, find)
 
 
-def _require_confirmable(connection: Connection, key: ZipKey) -> None:
+def _require_confirmable(connection: Connection, key: SubmissionKey) -> None:
     """Raise ConfigurationError if a submission was cancelled or replaced, is on hold, or waits for another one."""
     za_id = find_archive(connection, key).za_id
     if za_id is None:

@@ -15,10 +15,10 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData, left_out_message
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, SubmissionData, left_out_message
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
-from dcc.outcomes import LEFT_OUT, Problem, ZipKey
+from dcc.outcomes import LEFT_OUT, Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import judge_together
 from dcc.runtime.log_context import logging_about, progress_log
@@ -58,7 +58,7 @@ def process_data(
     session: Session,
     *,
     until: Phase = Phase.QC,
-    keys: Collection[ZipKey] | None = None,
+    keys: Collection[SubmissionKey] | None = None,
 ) -> Iterator[DataOutcome]:
     """Process all waiting documents through the phases after validation, up to and including `until`.
 
@@ -93,7 +93,7 @@ def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
 def _log_outcome(outcome: DataOutcome) -> None:
     if not session_log.isEnabledFor(logging.INFO):
         return
-    if not isinstance(outcome, ZipData):
+    if not isinstance(outcome, SubmissionData):
         built = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
         session_log.info("%s of %d centres were built in %.1f s", built, len(outcome.centres), outcome.seconds)
         return
@@ -110,7 +110,7 @@ def _log_outcome(outcome: DataOutcome) -> None:
             )
 
 
-def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
+def leave_out(work: DataSession, phase: Phase) -> Iterator[SubmissionData]:
     """Show the documents that wait for a step which is left out for them as (step, cancelled)."""
     due = work.due(phase, left_out=True)
     if not due:

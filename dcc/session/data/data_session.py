@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import DocumentData, ZipData
+from dcc.data_outcomes import DocumentData, SubmissionData
 from dcc.databases.transactions import run_reading
 from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreachableError, platform_fault
 from dcc.messages import mark
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.judging.documents import JudgingBasis
@@ -61,7 +61,7 @@ class DataSession:
 
     qc: Engine
     session: Session
-    keys: set[ZipKey] | None
+    keys: set[SubmissionKey] | None
     staging: Staging
     faults: list[InternalFaultError] = field(default_factory=list)
     with_faults: set[int] = field(default_factory=set)
@@ -78,7 +78,7 @@ class DataSession:
         """The name in which the session sets documents back."""
         return session_name(self.session.id)
 
-    def covers(self, key: ZipKey) -> bool:
+    def covers(self, key: SubmissionKey) -> bool:
         """Whether the session is for the centre in an archive's name."""
         return self.scope.has(key.file_name)
 
@@ -114,7 +114,7 @@ class DataSession:
                 lambda connection: progress.reopen_documents(connection, states, self.author, reason) and None
             )
 
-    def note_fault(self, key: ZipKey, file_name: str, error: Exception) -> InternalFaultError:
+    def note_fault(self, key: SubmissionKey, file_name: str, error: Exception) -> InternalFaultError:
         """Keep and log a fault of the platform with a document, to be raised after everything else is done."""
         log.error("%s: %s met a fault of the platform", key, file_name, exc_info=error)
         fault = platform_fault(f"{key}: {file_name}", error)
@@ -223,7 +223,7 @@ class Recorder:
         self._shown.discard(result.document.xml_id)
         self._batch.append(result)
 
-    def record(self, results: Iterable[DocumentResult]) -> Iterator[ZipData]:
+    def record(self, results: Iterable[DocumentResult]) -> Iterator[SubmissionData]:
         """Add results as they come, and write them now and then; yields the submissions that are complete."""
         for result in results:
             self.add(result)
@@ -237,7 +237,7 @@ class Recorder:
         waited = time.monotonic() - self._written > self._pause
         return len(self._batch) >= _MAX_DOCUMENTS or (waited and bool(self._batch or self._running))
 
-    def write(self) -> list[ZipData]:
+    def write(self) -> list[SubmissionData]:
         """Write the collected results in one transaction; returns the submissions that are complete."""
         if not self._batch and not self._running:
             return []
@@ -270,13 +270,13 @@ class Recorder:
         )
         self._shown.clear()
 
-    def _finished(self, states: Mapping[int, State]) -> Iterator[ZipData]:
+    def _finished(self, states: Mapping[int, State]) -> Iterator[SubmissionData]:
         for za_id in [za_id for za_id in self._results if self._left[za_id] <= 0]:
             results = self._results.pop(za_id)
             first = results[0].document
             # A missing submission was removed with its source.
             state = states.get(za_id, first.state)
-            yield ZipData(
+            yield SubmissionData(
                 key=first.key,
                 centre=first.centre,
                 reached=self._phase,

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading
 from dcc.errors import NotFoundError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.document_effect import DocumentWithRows
 from dcc.qc.apply.planning import Plan, plan_document
 from dcc.rights import Delegations
@@ -40,7 +40,7 @@ class DocumentPlan:
         return others or sum(would_be.ended.values()) > hold_threshold
 
 
-def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
+def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: SubmissionKey) -> list[DocumentPlan]:
     """What each document of a submission that waits for upload would change by itself, in the order of upload.
 
     Held documents are among them, and those of a submission on hold. Raises NotFoundError if none waits,

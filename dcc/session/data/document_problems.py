@@ -7,7 +7,7 @@ from typing import Final
 
 from dcc.data_outcomes import FindingEntry
 from dcc.messages import Message, mark, message
-from dcc.outcomes import HELD, Problem, ZipKey
+from dcc.outcomes import HELD, Problem, SubmissionKey
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
@@ -46,7 +46,7 @@ def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> lis
 
 
 def held_problem(
-    key: ZipKey | str,
+    key: SubmissionKey | str,
     ended: Mapping[str, int],
     findings: Iterable[UploadFinding] = (),
     centre: str | None = None,
@@ -67,7 +67,7 @@ def held_problem(
     return Problem(HELD, message(would, entities=entities, archive=str(key)), code=HELD)
 
 
-def _held_message(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> Message:
+def _held_message(key: SubmissionKey | str, owners: Sequence[str], centre: str | None) -> Message:
     if centre is None:
         text = mark(
             "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan "

@@ -17,7 +17,7 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.schema import current
 from dcc.errors import BadFileNameError
 from dcc.naming import ANY_CENTRE, Action, NamingConvention
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
@@ -46,7 +46,7 @@ _UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
 
 
 def load_due(
-    connection: Connection, phase: Phase, naming: NamingConvention, keys: Collection[ZipKey] | None = None
+    connection: Connection, phase: Phase, naming: NamingConvention, keys: Collection[SubmissionKey] | None = None
 ) -> list[DueDocument]:
     """The documents that wait for a phase, in the order of upload; only of the submissions `keys`, if given.
 
@@ -171,14 +171,14 @@ _UNSETTLED: Final = _STATES_OF.where(or_(_passed(Phase.OVERVIEW), _in_state(Phas
 
 
 def _due_documents(
-    rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None
+    rows: Iterable[Any], naming: NamingConvention, keys: Collection[SubmissionKey] | None
 ) -> Iterator[DueDocument]:
     # Documents of one archive, centre or state share objects: a session may have 50,000 of them.
-    of_actions: dict[int, ZipKey] = {}
+    of_actions: dict[int, SubmissionKey] = {}
     for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre, source in rows:
         key = of_actions.get(za_id)
         if key is None:
-            key = of_actions[za_id] = ZipKey(ACTIONS_BY_ID[todo], zip_name)
+            key = of_actions[za_id] = SubmissionKey(ACTIONS_BY_ID[todo], zip_name)
         if keys is not None and key not in keys:
             continue
         try:
@@ -201,7 +201,7 @@ class QcDocument(NamedTuple):
     xml_id: int | None
     state: DocumentState
     author: str | None
-    key: ZipKey
+    key: SubmissionKey
     file_name: str
     md5: str
 
@@ -248,7 +248,7 @@ def counted_by_tracker(
     return [document for document in known if document.stored.is_of(document.due)]
 
 
-def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
+def in_state(connection: Connection, state: DocumentState, key: SubmissionKey | None = None) -> list[QcDocument]:
     """The documents in a state that the tracker knows; of one submission only, if given."""
     known = DOCUMENT.c.tracker_id.is_not(None)
     query = _documents().where(DOCUMENT.c.state == state.value, known).order_by(DOCUMENT.c.id)
@@ -276,7 +276,7 @@ _QC_BY_ID: Final = _documents().where(DOCUMENT.c.id.in_(IDS))
 
 def _documents_of_rows(rows: Iterable[Any]) -> Iterator[QcDocument]:
     for document_id, xml_id, state, author, action, zip_file, file_name, md5 in rows:
-        key = ZipKey(Action(action), zip_file)
+        key = SubmissionKey(Action(action), zip_file)
         yield QcDocument(document_id, xml_id, DocumentState(state), author, key, file_name, md5 or "")
 
 

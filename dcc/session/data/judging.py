@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from dcc.data_outcomes import ZipData
+from dcc.data_outcomes import SubmissionData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
 from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
@@ -71,7 +71,7 @@ _BYTES_TOGETHER: Final = 50_000_000
 _HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
 
-def judge_documents(work: DataSession) -> Iterator[ZipData]:
+def judge_documents(work: DataSession) -> Iterator[SubmissionData]:
     """Judge all waiting documents, in the order of upload, and those that they require to be judged again.
 
     With `work.keys`, the submissions of the latter are added to them. Raises the `unreachable` error of either

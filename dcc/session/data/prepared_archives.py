@@ -21,7 +21,7 @@ from sqlalchemy import Engine
 
 from dcc.errors import BadFileNameError, HelperEndedError
 from dcc.naming import DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging import documents as judging
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
@@ -41,7 +41,7 @@ session_log = progress_log(__name__)
 LARGE: Final = 2_000_000
 """Bytes of documents from which on processes are worth their start."""
 
-_Part: TypeAlias = tuple[ZipKey, DocumentKind]
+_Part: TypeAlias = tuple[SubmissionKey, DocumentKind]
 """The documents of a kind in an archive, which share a file."""
 
 _OPEN: Final = 8
@@ -195,7 +195,7 @@ def prepared_temporarily(
             file.close()
 
 
-def remove_prepared_files(staging: Staging, key: ZipKey) -> None:
+def remove_prepared_files(staging: Staging, key: SubmissionKey) -> None:
     """Remove the prepared files of an archive."""
     try:
         for kind in DocumentKind:
@@ -217,7 +217,7 @@ def _place(staging: Staging, part: _Part) -> Path:
 def _parts(staging: Staging, due: Sequence[DueDocument]) -> dict[_Part, ArchiveToPrepare]:
     """The documents of each kind of the archives, in the order of their first ones."""
     documents: dict[_Part, list[DocumentToPrepare]] = {}
-    centres: dict[ZipKey, str | None] = {}
+    centres: dict[SubmissionKey, str | None] = {}
     for document in due:
         path = place_of_document(staging, document.key, document.name.file_name)
         # A name that no file can have is reported in its turn.

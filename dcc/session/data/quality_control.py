@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, SubmissionData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import count_of
 from dcc.phases import Phase, State, Status
@@ -82,7 +82,7 @@ def _build(
         work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
-def update_document_states(work: DataSession) -> Iterator[ZipData]:
+def update_document_states(work: DataSession) -> Iterator[SubmissionData]:
     """Let the documents that have passed the phases before follow the states of their contexts.
 
     Documents that are missing in the QC database are set to be uploaded again.
@@ -155,7 +155,7 @@ def _gone(connection: Connection, settling: Iterable[_ChangedDocument]) -> set[i
 
 def _record(
     work: DataSession, phase: Phase, changed: list[_ChangedDocument], stored: Mapping[int, QcDocument]
-) -> Iterator[ZipData]:
+) -> Iterator[SubmissionData]:
     ids = {xml_id: found.id for xml_id, found in stored.items()}
     yield from Recorder(work, phase, (document for document, _ in changed)).record(
         DocumentResult.of_state(document, state, document_id=ids.get(document.xml_id)) for document, state in changed

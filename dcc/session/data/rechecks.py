@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.judging import rejudging
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, standing_documents
 from dcc.session.data.judging import may_be_judged_again
@@ -23,7 +23,7 @@ class RecheckResult:
     """What the next session judges again: the number of documents, and their submissions."""
 
     documents: int
-    keys: tuple[ZipKey, ...]
+    keys: tuple[SubmissionKey, ...]
 
 
 def recheck(
@@ -33,7 +33,7 @@ def recheck(
     *,
     centre: str | None = None,
     rule: str | None = None,
-    keys: Collection[ZipKey] | None = None,
+    keys: Collection[SubmissionKey] | None = None,
     author: str,
     reason: str,
 ) -> RecheckResult:

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Final
 
 from dcc.naming import Action, DocumentKind, DocumentName
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS, State
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.rights import Delegations
@@ -32,7 +32,7 @@ class DueDocument:
 
     xml_id: int
     za_id: int
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     name: DocumentName
     size_bytes: int

@@ -17,7 +17,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from dcc.data_outcomes import ZipData
+from dcc.data_outcomes import SubmissionData
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError, QcDatabaseUnreachableError, StagedDocumentLostError
@@ -162,7 +162,7 @@ def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]
     ]
 
 
-def upload_documents(work: DataSession) -> Iterator[ZipData]:
+def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
@@ -258,7 +258,7 @@ def _result_of_waiting(document: DueDocument, older: OlderArchive) -> DocumentRe
     return DocumentResult.of_state(document, NOT_UPLOADED, reason=older.message, waits_for=older.key)
 
 
-def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> Iterator[ZipData]:
+def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> Iterator[SubmissionData]:
     """Show that documents wait for older archives, and report it once for each centre."""
     for (centre, older), count in Counter((one.document.centre, one.data.waits_for) for one in waiting).items():
         log.warning("%d documents of %s wait for %s, which is older and unfinished", count, centre, older)
@@ -296,7 +296,7 @@ class _Upload:
         self.prepared.close()
         self._files.close()
 
-    def all(self) -> Iterator[ZipData]:
+    def all(self) -> Iterator[SubmissionData]:
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.raise_if_over()
             if _changes_data(group[0]) and group[0].za_id in self._archives_with_held:

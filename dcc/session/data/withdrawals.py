@@ -13,7 +13,7 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import NamingConvention
-from dcc.outcomes import HELD, LEFT_OUT, ZipKey
+from dcc.outcomes import HELD, LEFT_OUT, SubmissionKey
 from dcc.qc.apply.holding import check_signature
 from dcc.qc.apply.withdrawal import WithdrawalResult, copies_of, undo_submission
 from dcc.qc.judging import rejudging
@@ -54,7 +54,7 @@ _OF_WITHDRAWAL: Final = mark("Documents were withdrawn that it has to do with.")
 
 
 def withdraw_submission(
-    tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
+    tracker: Engine, qc: Engine, settings: Settings, key: SubmissionKey, *, author: str, reason: str
 ) -> WithdrawalResult:
     """Withdraw all data of a submission, if no later document builds on them.
 
@@ -67,7 +67,7 @@ def withdraw_submission(
     delegations, archive = run_reading(
         tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
     )
-    rights = delegations.rights_of(archive.centre or settings.naming.centre_of_zip(key.file_name))
+    rights = delegations.rights_of(archive.centre or settings.naming.centre_of_archive(key.file_name))
     try:
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
         nothing_applied = None
@@ -179,7 +179,9 @@ class DecidedProposal:
     problem: str | None = None
 
 
-def listed_copies(tracker: Connection, qc: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, list[ZipKey]]:
+def listed_copies(
+    tracker: Connection, qc: Connection, keys: Collection[SubmissionKey]
+) -> dict[SubmissionKey, list[SubmissionKey]]:
     """The submissions that a source lists with documents that were taken from one of `keys` instead; by these.
 
     A centre that gives an archive another name brings this about.

@@ -14,7 +14,7 @@ from dcc.archives.manifest import MAX_MANIFEST_BYTES
 from dcc.errors import ChecksumMismatchError, FileMissingError, SizeMismatchError, SourceTimeoutError
 from dcc.messages import Message, mark
 from dcc.naming import manifest_beside
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
 from dcc.sources.base import Block, Connection, NotModified, Validators
@@ -39,7 +39,7 @@ class DownloadSink:
     def __init__(
         self,
         staging: Staging,
-        key: ZipKey,
+        key: SubmissionKey,
         origin: Origin,
         max_unsized: int,
         written: Callable[[int], object],
@@ -134,7 +134,7 @@ class Transfer:
     """
 
     download_id: int
-    key: ZipKey
+    key: SubmissionKey
     hosting: Hosting
     published: str | None = None
     earlier: EarlierCopy | None = None
@@ -292,7 +292,7 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 
 @contextlib.contextmanager
 def _watching_speed(
-    speed_limits: SpeedLimits, key: ZipKey, received: Callable[[], int], connection: Connection
+    speed_limits: SpeedLimits, key: SubmissionKey, received: Callable[[], int], connection: Connection
 ) -> Iterator[None]:
     try:
         with speed_limits.watch(received, connection.close):
@@ -333,7 +333,7 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
         )
 
 
-def _checked_md5(key: ZipKey, part: Path, published: str, is_resumed: bool) -> str:
+def _checked_md5(key: SubmissionKey, part: Path, published: str, is_resumed: bool) -> str:
     received = md5_of(part)
     if published != received:
         error = ChecksumMismatchError(

@@ -21,7 +21,7 @@ from dcc.errors import (
     SourceError,
     SourceTimeoutError,
 )
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
@@ -68,7 +68,7 @@ class DownloadsStopped(Exception):  # noqa: N818 - not an error: the session is 
 class PrefetchedArchives(Protocol):
     """Archives that workers have fetched."""
 
-    def connection(self, key: ZipKey, hosting: Hosting) -> Connection | None:
+    def connection(self, key: SubmissionKey, hosting: Hosting) -> Connection | None:
         """The replacement of a connection, if a worker fetched the copy."""
         ...
 
@@ -100,7 +100,7 @@ class SourceDownloads:
         self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._urgent: Collection[ZipKey] = ()
+        self._urgent: Collection[SubmissionKey] = ()
         self.is_paused = False
         """Whether no further transfer begins until it is unset: each of the queue ends as one that did not begin."""
         self.given_up = False
@@ -122,7 +122,7 @@ class SourceDownloads:
             self.put_first(self._urgent)
         self._start_thread()
 
-    def put_first(self, keys: Collection[ZipKey]) -> None:
+    def put_first(self, keys: Collection[SubmissionKey]) -> None:
         """Let the transfers of submissions go before all others, those that are queued later too."""
         self._urgent = keys
         self._transfers.put_first(lambda transfer: transfer.key in keys)

@@ -183,7 +183,7 @@ class ArchiveChecker:
             return found, {}
         setup = self._setup
         try:
-            name = setup.naming.parse_zip_name(archive.name, ANY_CENTRE)
+            name = setup.naming.parse_archive_name(archive.name, ANY_CENTRE)
         except BadFileNameError as error:
             refused = [(file.place, file.path.stat().st_size, Problem.of(error)) for file in found.files]
             return replace(found, refused=(*found.refused, *refused)), {}

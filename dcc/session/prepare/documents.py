@@ -25,7 +25,7 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
 from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import AcceptedElements
@@ -99,7 +99,7 @@ def valid_documents(checked: CheckedArchive) -> list[DocumentToPrepare]:
 class ArchiveToPrepare(NamedTuple):
     """The documents of an archive, and their prepared file; `centre` is the archive's, for the log."""
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     target: Path
     documents: Sequence[DocumentToPrepare]
@@ -149,7 +149,7 @@ def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Prepa
 
 
 def _prepare(
-    key: ZipKey, document: DocumentToPrepare, name: str, writer: PreparedWriter, basis: PreparationBasis
+    key: SubmissionKey, document: DocumentToPrepare, name: str, writer: PreparedWriter, basis: PreparationBasis
 ) -> None:
     path = Path(document.path)
     try:

@@ -45,13 +45,13 @@ def is_loaded(za_id: Any) -> ColumnElement[bool]:
     return exists(documents.where(of_any.c.za_id == za_id, LOADED).correlate(ZipAction, FileSourceHasZip))
 
 
-def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
+def loaded_submissions(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions with a document in the QC database, of any download."""
     query = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).distinct()
     return {row.za_id for row in rows_with(connection, query.where(LOADED), FileSourceHasZip.za_id, za_ids)}
 
 
-def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
+def withdrawn_submissions(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """Those of the submissions of whose latest download a document was withdrawn.
 
     A document whose upload a setting leaves out is in the same state, and has that in its log.
@@ -114,7 +114,7 @@ def changed_since_loaded(connection: Connection, za_ids: Any) -> dict[int, datet
         .group_by(ZipAction.id)
     )
     noticed: dict[int, datetime] = {row[0]: row[1] for row in connection.execute(query)}
-    return {za_id: noticed[za_id] for za_id in loaded_zips(connection, noticed)}
+    return {za_id: noticed[za_id] for za_id in loaded_submissions(connection, noticed)}
 
 
 def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
@@ -122,7 +122,7 @@ def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> se
 
     So do those that are there no more, and have another size wherever they can be fetched now.
     """
-    loaded = loaded_zips(connection, za_ids)
+    loaded = loaded_submissions(connection, za_ids)
     downloads = (one.download_id for one in latest_downloads(connection, loaded))
     moved = {row.za_id for row in rows_about(connection, _MOVED, downloads)}
     return replaced_since_fetched(connection, loaded) | moved

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, case, 
 from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
-from dcc.outcomes import CrawlOutcome, Problem, ZipKey
+from dcc.outcomes import CrawlOutcome, Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
@@ -54,15 +54,15 @@ from dcc.tracker.submission_rows import (
     named_after,
     object_of,
     state_of,
+    submission_key_of,
     with_archives,
-    zip_key_of,
 )
 
 _Host = aliased(Centre)
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedZip:
+class PlannedSubmission:
     """A submission that waits for its download, with the sources that host it, best first.
 
     `others` list another size than the preferred source: another file, for use only if the preferred copy proves bad.
@@ -72,7 +72,7 @@ class PlannedZip:
 
     za_id: int
     zip_id: int
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     hostings: tuple[Hosting, ...]
     others: tuple[Hosting, ...] = ()
@@ -90,7 +90,7 @@ class KnownDocument(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StagedZip:
+class StagedSubmission:
     """A submission whose archive is in staging, from the attempt `download_id`; `size_bytes` and `md5` are its own.
 
     `hosting` is as listed when it was fetched from there. `documents` are the recorded ones, by file name.
@@ -98,7 +98,7 @@ class StagedZip:
 
     za_id: int
     zip_id: int
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     download_id: int
     source_id: int
@@ -151,7 +151,7 @@ class Waiting(NamedTuple):
     `delegated` are notices for the owners of planned archives that are only on others' sources.
     """
 
-    planned: list[PlannedZip]
+    planned: list[PlannedSubmission]
     unfetched: list[UnfetchedArchive]
     delegated: list[NewNotice]
 
@@ -184,7 +184,7 @@ def load_waiting(
 
 def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
-) -> list[PlannedZip]:
+) -> list[PlannedSubmission]:
     """The plans of `load_waiting`, for submissions in any state."""
     rows = rows_with(connection, _plan_query(sources), ZipAction.id, za_ids)
     return _plans(connection, by_archive(rows), by_name=by_name)
@@ -192,27 +192,27 @@ def load_plans(
 
 def load_plans_among(
     connection: Connection, sources: set[int] | None, among: Subquery, *conditions: ColumnElement[bool]
-) -> list[PlannedZip]:
+) -> list[PlannedSubmission]:
     """The plans of `load_waiting`, for submissions in any state whose `id` a subquery has."""
     query = _plan_query(sources).join(among, among.c.id == ZipAction.id).where(*conditions)
     return _plans(connection, by_archive(connection.execute(query)))
 
 
-def load_interrupted(connection: Connection) -> list[StagedZip]:
+def load_interrupted(connection: Connection) -> list[StagedSubmission]:
     """The submissions left unfinished between the arrival of their archive and the end of XSD validation.
 
     They include those that a document has failed while others were still to be validated.
     """
     return [
-        staged_zip(row, documents=_documents(connection, row.download_id))
+        staged_submission(row, documents=_documents(connection, row.download_id))
         for row in connection.execute(_INTERRUPTED).all()
     ]
 
 
-def staged_zip(row: Any, **given: object) -> StagedZip:
+def staged_submission(row: Any, **given: object) -> StagedSubmission:
     """The archive in a row of `select_staged`, with what is `given` otherwise."""
     hosting = hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified)
-    return object_of(StagedZip, row, **{"size_bytes": row.archive_bytes, "hosting": hosting} | given)
+    return object_of(StagedSubmission, row, **{"size_bytes": row.archive_bytes, "hosting": hosting} | given)
 
 
 def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
@@ -325,8 +325,10 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
     )
 
 
-def _plans(connection: Connection, rows: Mapping[int, Sequence[Any]], *, by_name: bool = False) -> list[PlannedZip]:
-    """Make a PlannedZip of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
+def _plans(
+    connection: Connection, rows: Mapping[int, Sequence[Any]], *, by_name: bool = False
+) -> list[PlannedSubmission]:
+    """A plan of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
     known = {za_id: [_hosting(row, by_name) for row in _fetchable(some)] for za_id, some in rows.items()}
     unbound = [
         za_id
@@ -369,9 +371,11 @@ def _hosting(row: Any, by_name: bool) -> Hosting:
     return hosting_of(row, own=bool(row.own), bad=bad)
 
 
-def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedZip:
+def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedSubmission:
     row, failures = rows[0], sum(one.num_retries + bool(one.failed_before) for one in rows)
-    plan = PlannedZip(row.id, row.zip_id, zip_key_of(row), row.centre, (), published=published, failures=failures)
+    plan = PlannedSubmission(
+        row.id, row.zip_id, submission_key_of(row), row.centre, (), published=published, failures=failures
+    )
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
         settled = is_fault_of_centre({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)

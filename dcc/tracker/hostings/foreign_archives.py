@@ -23,7 +23,7 @@ from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
-from dcc.outcomes import DECLINED, HELD, ZipKey
+from dcc.outcomes import DECLINED, HELD, SubmissionKey
 from dcc.runtime.clock import utc_now
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import (
@@ -45,9 +45,9 @@ from dcc.tracker.submission_rows import (
     is_at,
     is_named,
     object_of,
-    require_zip_action,
+    require_submission,
+    submission_key_of,
     with_archives,
-    zip_key_of,
 )
 
 _OwnHosting = aliased(FileSourceHasZip)
@@ -61,7 +61,7 @@ class Decline:
     """A declined archive: by whom, why, when; `owner` is the centre of its name."""
 
     za_id: int
-    key: ZipKey
+    key: SubmissionKey
     owner: str | None
     declined_by: str
     reason: str
@@ -104,7 +104,7 @@ class UnfetchedArchive:
     """
 
     za_id: int
-    key: ZipKey
+    key: SubmissionKey
     owner: str
     hosts: tuple[str, ...]
     declined: Decline | None = None
@@ -216,7 +216,7 @@ def is_delegated() -> ColumnElement[bool]:
 
 
 def unfetched_archives(
-    connection: Connection, za_ids: Any = None, *, source_id: int | None = None, key: ZipKey | None = None
+    connection: Connection, za_ids: Any = None, *, source_id: int | None = None, key: SubmissionKey | None = None
 ) -> list[UnfetchedArchive]:
     """The submissions that are not fetched, oldest first, including declined ones; in one statement, two if there are
     any.
@@ -245,7 +245,7 @@ def unfetched_archives(
     return [replace(archive, declined=declined.get(archive.za_id)) for archive in unfetched]
 
 
-def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
+def not_fetched(connection: Connection, key: SubmissionKey) -> NotFoundError | None:
     """The error that an archive's documents are missing because it is not fetched; None if it may be."""
     for archive in unfetched_archives(connection, key=key):
         return NotFoundError(f"{key} was not fetched, so it has no documents. {archive.message}")
@@ -266,7 +266,7 @@ def unfetched_of(hostings: Mapping[int, Sequence[Any]]) -> list[UnfetchedArchive
     for za_id, rows in hostings.items():
         if not any(row.may_be_taken for row in rows):
             hosts = tuple(dict.fromkeys(row.host for row in rows))
-            unfetched.append(UnfetchedArchive(za_id, zip_key_of(rows[0]), rows[0].centre or "", hosts))
+            unfetched.append(UnfetchedArchive(za_id, submission_key_of(rows[0]), rows[0].centre or "", hosts))
     return unfetched
 
 
@@ -293,13 +293,13 @@ def note_unfetched(connection: Connection, unfetched: Sequence[UnfetchedArchive]
     return [archive for archive in undecided if archive.za_id in new]
 
 
-def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
+def decline_archive(connection: Connection, key: SubmissionKey, *, declined_by: str, reason: str) -> Decline:
     """Decline an archive that is not fetched; the centre of its name and those of its sources get a notice.
 
     Raises NotFoundError if it may be fetched, ConfigurationError if it is declined already, and for a reason that is
     blank or too long.
     """
-    require_zip_action(connection, key)
+    require_submission(connection, key)
     found = unfetched_archives(connection, key=key)
     if not found:
         raise NotFoundError(
@@ -325,9 +325,9 @@ def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, re
     return decline
 
 
-def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
+def accept_archive(connection: Connection, key: SubmissionKey, *, revoked_by: str) -> Decline:
     """Let a declined archive wait again. Raises NotFoundError if it is not declined."""
-    require_zip_action(connection, key)
+    require_submission(connection, key)
     za_ids = [decline.za_id for decline in list_declines(connection) if decline.key == key]
     if not za_ids:
         raise NotFoundError(f"{key} is not turned down at present. See: dcc archive declined --all")

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, selec
 
 from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import SourceAddress
 from dcc.tracker.hostings.changed_archives import LOADED, is_loaded
@@ -36,7 +36,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import KEY, object_of, with_archives, zip_key_of
+from dcc.tracker.submission_rows import KEY, object_of, submission_key_of, with_archives
 
 _REASON_LENGTH: Final = 255
 
@@ -58,7 +58,7 @@ class WithdrawalProposal:
     """
 
     za_id: int
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     source: int
     since: datetime
@@ -88,7 +88,7 @@ _HOSTED_ELSEWHERE: Final = _is_hosted(FileSourceHasZip, _LISTED.c.file_source_id
 """Condition on a hosting: another source lists its archive now."""
 
 
-def propose_withdrawals(connection: Connection, address: SourceAddress, now: datetime) -> list[ZipKey]:
+def propose_withdrawals(connection: Connection, address: SourceAddress, now: datetime) -> list[SubmissionKey]:
     """Propose withdrawals for all archives that a source no longer lists; returns the new proposals.
 
     Call after a complete, believed listing. Archives that nobody hosts and that have applied documents are proposed,
@@ -119,9 +119,9 @@ def propose_withdrawals(connection: Connection, address: SourceAddress, now: dat
         .distinct()
         .order_by(ZipAction.id, XmlFile.fname)
     )
-    found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
+    found: dict[tuple[int, SubmissionKey, datetime | None], list[str]] = defaultdict(list)
     for row in connection.execute(query):
-        key = zip_key_of(row)
+        key = submission_key_of(row)
         if address.extent.covers(row.folder, key.file_name):
             found[row.id, key, row.gone_since].append(row.fname)
     proposal = {"file_source_id": address.id, "state": WithdrawalProposalState.OPEN, "created": now}
@@ -182,13 +182,13 @@ def list_proposals(
     ]
 
 
-def listed_now(connection: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
+def listed_now(connection: Connection, keys: Collection[SubmissionKey]) -> set[SubmissionKey]:
     """Those of some submissions that a source, not removed, lists now."""
     hostings = select(*KEY).select_from(FileSourceHasZip).join(ZipAction).join(ZipFile).join(FileSource)
     query = hostings.join(ResourceStateRow).where(FileSourceHasZip.gone_since.is_(None))
     query = query.where(ResourceStateRow.short_name != SourceState.REMOVED)
     rows = rows_with(connection, query, ZipFile.file_name, {key.file_name for key in keys})
-    return {zip_key_of(row) for row in rows} & set(keys)
+    return {submission_key_of(row) for row in rows} & set(keys)
 
 
 def count_open(connection: Connection) -> dict[str | None, int]:
@@ -211,7 +211,7 @@ class MissingArchive:
     """
 
     source: int
-    key: ZipKey
+    key: SubmissionKey
     since: datetime
     believed: bool
     loaded: bool

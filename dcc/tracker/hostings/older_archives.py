@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import HELD, SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.decisions import archives_on_hold, is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
@@ -30,7 +30,7 @@ from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import AnException, Centre, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import NOT_DOWNLOADED, NOT_UPLOADED, VALID
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, newest_downloads, zip_key_of
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, newest_downloads, submission_key_of
 
 REQUESTS_WAITED_FOR: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -59,7 +59,7 @@ class OlderArchive:
     """
 
     centre: str
-    key: ZipKey
+    key: SubmissionKey
     is_held: bool = False
     is_on_hold: bool = False
 
@@ -112,14 +112,14 @@ def waiting_for_older(
     return _waiting(connection, list(rows_about(connection, _YOUNGER, za_ids)), decided)
 
 
-def zips_that_wait(connection: Connection, za_ids: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
+def submissions_that_wait(connection: Connection, za_ids: Any) -> dict[int, tuple[SubmissionKey, OlderArchive]]:
     """The submissions of a query of ids that would be uploaded, but wait for an older archive.
 
     Of those that add, those that a session had wait.
     """
     rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(za_ids)))}
     older = _waiting(connection, rows.values(), ())
-    return {za_id: (zip_key_of(rows[za_id]), archive) for za_id, archive in older.items()}
+    return {za_id: (submission_key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
 
 def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[int]) -> dict[int, OlderArchive]:
@@ -167,7 +167,7 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
 
 def _open(row: Any, *, is_here: bool = False, is_held: bool = False) -> _Open:
     has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
-    archive = OlderArchive(row.short_name, zip_key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
+    archive = OlderArchive(row.short_name, submission_key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
     return _Open(row.id, UploadTurn.of_row(row), archive, is_here or has_arrived)
 
 

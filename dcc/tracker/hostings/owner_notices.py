@@ -18,7 +18,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import insert_rows
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile
@@ -63,7 +63,7 @@ class Notice(NewNotice):
     """A notice as recorded; `centre` is that of the archive's name."""
 
     id: int
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     created: datetime
 
@@ -115,7 +115,7 @@ def notices_since(connection: Connection, since: datetime, owner: str | None = N
         object_of(
             Notice,
             row,
-            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.archive),
+            key=SubmissionKey(ACTIONS_BY_ID[row.todo_id], row.archive),
             outcome=NoticeOutcome(row.outcome),
             counts=json.loads(row.counts),
         )

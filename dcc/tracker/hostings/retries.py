@@ -16,11 +16,11 @@ from sqlalchemy.orm import aliased
 from dcc.databases.list_parameters import rows_with
 from dcc.errors import BadFileNameError, ConfigurationError, DccError, NotFoundError
 from dcc.messages import mark, message_from_json
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold
-from dcc.tracker.hostings.changed_archives import changed_where_fetched, loaded_zips, withdrawn_zips
+from dcc.tracker.hostings.changed_archives import changed_where_fetched, loaded_submissions, withdrawn_submissions
 from dcc.tracker.hostings.download_plan import hosted, is_unchecked, load_plans, load_plans_among
 from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
@@ -49,7 +49,7 @@ from dcc.tracker.submission_rows import (
     is_named,
     latest_downloads,
     named_after,
-    zip_key_of,
+    submission_key_of,
 )
 
 _MAX_TOLD = 3
@@ -57,7 +57,7 @@ _FAULTS = {CopyFault.DAMAGED: "damaged", CopyFault.CHECKSUM: "not what the publi
 _Named = aliased(Centre)
 
 
-def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
+def require_retriable(connection: Connection, keys: Sequence[SubmissionKey]) -> None:
     """Check that submissions can be processed again now; changes nothing.
 
     Raises as `reopen_named`, NotFoundError for one that no available source hosts, and ConfigurationError for one with
@@ -70,7 +70,7 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
             raise unavailable_error(connection, key)
 
 
-def why_not_retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, str]:
+def why_not_retriable(connection: Connection, keys: Sequence[SubmissionKey]) -> dict[SubmissionKey, str]:
     """Those of known submissions that cannot be processed again now, each with why; changes nothing."""
     found = _look_up(connection, keys)
     planned = {plan.za_id for plan in load_plans(connection, None, [row.id for row in found.values()], by_name=True)}
@@ -78,12 +78,12 @@ def why_not_retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[Zi
     return unplanned | {key: reason for key, reason, _ in _obstacles(connection, found)}
 
 
-def staged_copies_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
+def staged_copies_of(connection: Connection, keys: Sequence[SubmissionKey]) -> list[StagedCopy]:
     """The possible copies in staging of these submissions; raises as `reopen_named`."""
     return staged_copies(connection, _retriable(connection, keys).values())
 
 
-def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
+def reopen_named(connection: Connection, keys: Sequence[SubmissionKey], requested_by: str) -> list[int]:
     """Open submissions again that a person wants processed again; returns their ids.
 
     Raises NotFoundError for an unknown one, BadFileNameError for a refused name, ConfigurationError for one on hold or
@@ -95,7 +95,7 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
     return za_ids
 
 
-def _retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, int]:
+def _retriable(connection: Connection, keys: Sequence[SubmissionKey]) -> dict[SubmissionKey, int]:
     """The ids of submissions. Raises as `reopen_named`."""
     found = _look_up(connection, keys)
     for key in keys:
@@ -106,7 +106,9 @@ def _retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, i
     return {key: row.id for key, row in found.items()}
 
 
-def _obstacles(connection: Connection, found: Mapping[ZipKey, Any]) -> Iterator[tuple[ZipKey, str, DccError]]:
+def _obstacles(
+    connection: Connection, found: Mapping[SubmissionKey, Any]
+) -> Iterator[tuple[SubmissionKey, str, DccError]]:
     """The submissions that are not processed again, each with the reason in short, and as an error."""
     changed = changed_where_fetched(connection, [row.id for row in found.values()])
     for key, row in found.items():
@@ -136,13 +138,15 @@ def reopen_lost_with_source(connection: Connection, source_id: int, requested_by
     latest = {one.download_id: one.za_id for one in latest_downloads(connection, connection.scalars(hosted).all())}
     deleted = select(ZipDownload.id).join(FileSourceHasZip).where(FileSourceHasZip.file_source_id == source_id)
     lost = {latest[row.id] for row in rows_with(connection, deleted, ZipDownload.id, latest)}
-    states = action_states(connection, lost - loaded_zips(connection, lost) - withdrawn_zips(connection, lost))
+    states = action_states(
+        connection, lost - loaded_submissions(connection, lost) - withdrawn_submissions(connection, lost)
+    )
     reason = mark("The file source that it came from was deleted.")
     ids = [za_id for za_id, state in states.items() if state != CANCELLED]
     progress.reopen(connection, ids, requested_by=person_name(requested_by), reason=reason)
 
 
-def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
+def unavailable_error(connection: Connection, key: SubmissionKey) -> ConfigurationError:
     """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
     query = (
         hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, is_at(ZipAction, CANCELLED)))
@@ -166,7 +170,7 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
     )
 
 
-def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
+def not_hosted_error(connection: Connection, key: SubmissionKey) -> NotFoundError:
     """The error that no source offers a submission now, with what became of its sources."""
     hosting = FileSourceHasZip.gone_since, FileSourceHasZip.missed_since, FileSourceHasZip.uploading_since
     source = FileSource.id, ResourceStateRow.short_name.label("state"), is_paused().label("paused"), Centre.is_active
@@ -193,16 +197,16 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     )
 
 
-def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any]:
+def _look_up(connection: Connection, keys: Sequence[SubmissionKey]) -> dict[SubmissionKey, Any]:
     on_hold = is_decided(DecisionKind.HOLD).label("on_hold")
     columns = (ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, on_hold)
     query = select(*columns).join(ZipFile)
     rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
-    known = {zip_key_of(row): row for row in rows}
+    known = {submission_key_of(row): row for row in rows}
     return {key: known[key] for key in keys if key in known}
 
 
-def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:
+def _why_not(row: Any, key: SubmissionKey, declined: Decline | None) -> str:
     source = f"file source {row.id}"
     if row.state == SourceState.REMOVED:
         return f"{source} is removed"
@@ -252,7 +256,7 @@ def with_registered_names(
         return []
     registered = set(connection.scalars(select(Centre.short_name)))
     found = {row.id for row in refused if _centre_of(row) in registered}
-    found -= withdrawn_zips(connection, found) | changed_where_fetched(connection, found)
+    found -= withdrawn_submissions(connection, found) | changed_where_fetched(connection, found)
     return [plan.za_id for plan in load_plans(connection, sources, sorted(found))] if found else []
 
 

@@ -14,7 +14,7 @@ from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
-from dcc.tracker.hostings.download_plan import StagedZip, hosting_of, select_staged, staged_zip
+from dcc.tracker.hostings.download_plan import StagedSubmission, hosting_of, select_staged, staged_submission
 from dcc.tracker.models import AnException, FileSourceHasZip, PublishedChecksum, ZipDownload, ZipLog
 from dcc.tracker.states import EXTRACTING
 from dcc.tracker.submission_rows import archive_md5, latest_downloads
@@ -26,7 +26,7 @@ class StagedCopy(NamedTuple):
     `unchanged`: the source lists it as when it was fetched, so that a download would bring the same.
     """
 
-    archive: StagedZip
+    archive: StagedSubmission
     unchanged: bool
 
 
@@ -44,7 +44,9 @@ _STAGED: Final = (
 )
 
 
-def begin_from_staging(connection: Connection, session_id: int, archives: Sequence[StagedZip]) -> list[StagedZip]:
+def begin_from_staging(
+    connection: Connection, session_id: int, archives: Sequence[StagedSubmission]
+) -> list[StagedSubmission]:
     """Add an attempt of a session without a transfer for each of these archives; returns them with it, in order."""
     if not archives:
         return []
@@ -78,5 +80,5 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
         is_same = listed == present and row.modified is not None and row.gone_since is None
         # A manifest may have been corrected without a trace in the listing.
         unchanged = is_same and not row.manifest and (not row.has_md5 or row.published == row.md5)
-        copies.append(StagedCopy(staged_zip(row, hosting=hosting_of(row)), unchanged))
+        copies.append(StagedCopy(staged_submission(row, hosting=hosting_of(row)), unchanged))
     return copies

@@ -7,18 +7,18 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection, and_, delete, or_, select
 
 from dcc.databases.transactions import insert_rows
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import UrgentArchive, ZipAction, ZipFile
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import KEY, is_at, zip_key_of
+from dcc.tracker.submission_rows import KEY, is_at, submission_key_of
 
 _OF_REQUEST = and_(ZipAction.zip_id == ZipFile.id, ZipAction.todo_id == UrgentArchive.todo_id)
 _IS_WAITING = is_at(ZipAction, WAITING)
 
 
-def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> None:
+def request_urgently(connection: Connection, keys: Sequence[SubmissionKey], requested_by: str) -> None:
     """Record that a person wants archives first, whether the tracker knows them or not."""
     known = set(urgent_keys(connection))
     request = {"requested_by": requested_by, "created": utc_now()}
@@ -28,12 +28,12 @@ def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_b
     insert_rows(connection, UrgentArchive, rows)
 
 
-def urgent_keys(connection: Connection) -> list[ZipKey]:
+def urgent_keys(connection: Connection) -> list[SubmissionKey]:
     """The archives that are wanted first and wait for their download, or are not known yet; oldest request first."""
     return [key for _, key, is_open in _requests(connection) if is_open]
 
 
-def take_urgent(connection: Connection) -> list[ZipKey]:
+def take_urgent(connection: Connection) -> list[SubmissionKey]:
     """As `urgent_keys`; deletes the requests of archives that do not wait any more."""
     requests = _requests(connection)
     if fetched := [number for number, _, is_open in requests if not is_open]:
@@ -41,7 +41,7 @@ def take_urgent(connection: Connection) -> list[ZipKey]:
     return [key for _, key, is_open in requests if is_open]
 
 
-def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
+def _requests(connection: Connection) -> list[tuple[int, SubmissionKey, bool]]:
     """All requests: id, submission, and whether it still has to be fetched."""
     is_open = or_(ZipAction.id.is_(None), _IS_WAITING)
     query = (
@@ -50,13 +50,13 @@ def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
         .outerjoin(ZipAction, _OF_REQUEST)
         .order_by(UrgentArchive.id)
     )
-    return [(row.id, zip_key_of(row), bool(row.is_open)) for row in connection.execute(query)]
+    return [(row.id, submission_key_of(row), bool(row.is_open)) for row in connection.execute(query)]
 
 
-def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey]:
+def not_waiting(connection: Connection, keys: Collection[SubmissionKey]) -> list[SubmissionKey]:
     """Those of some archives that the tracker knows and that do not wait for their download."""
     query = (
         select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(sorted({key.file_name for key in keys})), ~_IS_WAITING)
     )
-    found = {zip_key_of(row) for row in connection.execute(query)}
+    found = {submission_key_of(row) for row in connection.execute(query)}
     return [key for key in keys if key in found]

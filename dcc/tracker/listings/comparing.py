@@ -12,7 +12,7 @@ from sqlalchemy import Connection, case, select
 
 from dcc.databases.list_parameters import rows_with
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, State, Status
 from dcc.sources.base import ActionListing, ListedFile
 from dcc.tracker.archive_names import stored_name
@@ -76,8 +76,8 @@ class ListingComparison:
     """
 
     listed: int
-    new: dict[ZipKey, ListedFile]
-    noteworthy: dict[ZipKey, SeenArchive]
+    new: dict[SubmissionKey, ListedFile]
+    noteworthy: dict[SubmissionKey, SeenArchive]
     absent: dict[Action, AbsentHostings]
 
 
@@ -109,7 +109,7 @@ def compare_with_known(
         ACTION_IDS[listing.action]: {stored_name(file.name): file for file in listing.zips} for listing in listings
     }
     count = sum(len(files) for files in listed.values())
-    found: dict[ZipKey, SeenArchive] = {}
+    found: dict[SubmissionKey, SeenArchive] = {}
     absent = {ACTION_IDS[listing.action]: AbsentHostings() for listing in listings}
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
@@ -132,10 +132,10 @@ def compare_with_known(
                 or tuple(before) != attributes(file)
                 or (file.modified or 0) > recent_since
             ):
-                key = ZipKey(ACTIONS_BY_ID[todo], name)
+                key = SubmissionKey(ACTIONS_BY_ID[todo], name)
                 found[key] = SeenArchive(_known_hosting(standing, *known), credible(file))
     new = {
-        ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
+        SubmissionKey(ACTIONS_BY_ID[todo], name): credible(file)
         for todo, files in listed.items()
         for name, file in files.items()
     }
@@ -143,11 +143,13 @@ def compare_with_known(
     return ListingComparison(count, new, noteworthy, {ACTIONS_BY_ID[todo]: missing for todo, missing in absent.items()})
 
 
-def known_hostings(connection: Connection, source_id: int, keys: Iterable[ZipKey]) -> dict[ZipKey, KnownHosting]:
+def known_hostings(
+    connection: Connection, source_id: int, keys: Iterable[SubmissionKey]
+) -> dict[SubmissionKey, KnownHosting]:
     """The archives with the names of these keys as a source last listed them."""
     query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id)
     rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
-    return {ZipKey(ACTIONS_BY_ID[todo], name): _known_hosting(*rest) for todo, name, *rest in rows}
+    return {SubmissionKey(ACTIONS_BY_ID[todo], name): _known_hosting(*rest) for todo, name, *rest in rows}
 
 
 def _known_hosting(
@@ -187,13 +189,13 @@ _KNOWN: Final = (
 )
 
 
-def _in_order(listings: Sequence[ActionListing], keys: Collection[ZipKey]) -> Iterator[ZipKey]:
+def _in_order(listings: Sequence[ActionListing], keys: Collection[SubmissionKey]) -> Iterator[SubmissionKey]:
     """The keys that are listed, in the order of the listing."""
     if not keys:
         return
     for listing in listings:
         for file in listing.zips:
-            key = ZipKey(listing.action, stored_name(file.name))
+            key = SubmissionKey(listing.action, stored_name(file.name))
             if key in keys:
                 yield key
 

@@ -14,7 +14,7 @@ from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
@@ -44,7 +44,7 @@ class ListingFinding:
     """A finding about a listed archive, or a directory (`add/`), for a wrangler."""
 
     kind: str
-    key: ZipKey | str
+    key: SubmissionKey | str
     za_id: int | None
     translatable: Message
 
@@ -68,7 +68,7 @@ def _size(size_bytes: int | None) -> Message:
 
 def change_message(
     address: SourceAddress,
-    key: ZipKey,
+    key: SubmissionKey,
     entry: KnownHosting,
     file: ListedFile,
     *,
@@ -128,7 +128,7 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
 
 
 def size_message(
-    address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile, *, loaded: bool = False
+    address: SourceAddress, key: SubmissionKey, before: int | None, file: ListedFile, *, loaded: bool = False
 ) -> Message:
     """The message about an archive with another size on another source than before; its data may be `loaded`."""
     text = mark(
@@ -145,7 +145,7 @@ def size_message(
     return message(text, archive=str(key), source=address.label, **sizes)
 
 
-def future_message(address: SourceAddress, key: ZipKey, day: date) -> Message:
+def future_message(address: SourceAddress, key: SubmissionKey, day: date) -> Message:
     """The message about an archive with a date in its name that is in the future."""
     text = mark(
         "{archive} on {source} names the date {day}, which is in the future. It is processed anyway. The centre names "
@@ -155,7 +155,7 @@ def future_message(address: SourceAddress, key: ZipKey, day: date) -> Message:
 
 
 def uploading_message(
-    address: SourceAddress, key: ZipKey, first: ListedFile, second: ListedFile | None, *, looked: bool
+    address: SourceAddress, key: SubmissionKey, first: ListedFile, second: ListedFile | None, *, looked: bool
 ) -> Message:
     """The message about an archive that changed between two listings; `second` is None if it was missing then.
 
@@ -217,7 +217,7 @@ def twice_finding(address: SourceAddress, action: Action, twice: DuplicateEntry)
         "{source} has two archives of one name: {taken} and {other}. Only {taken} is taken. The centre removes or "
         "renames the other one."
     )
-    key = ZipKey(action, stored_name(twice.taken.rpartition("/")[2]))
+    key = SubmissionKey(action, stored_name(twice.taken.rpartition("/")[2]))
     return ListingFinding(LISTED_TWICE, key, None, message(text, **known))
 
 
@@ -250,11 +250,11 @@ class ArrivedArchive:
     zip_id: int
     za_id: int
     source_id: int
-    key: ZipKey
+    key: SubmissionKey
     size_bytes: int
 
 
-def unusual_size(key: ZipKey, size: int | None, earlier: Sequence[int]) -> Message | None:
+def unusual_size(key: SubmissionKey, size: int | None, earlier: Sequence[int]) -> Message | None:
     """A message about an archive ten times larger, or smaller, than the median of earlier ones of its centre, or None.
 
     Not without a size, nor without `LEAST_EARLIER` of them.

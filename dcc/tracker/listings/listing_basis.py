@@ -11,8 +11,8 @@ from sqlalchemy import Connection, bindparam, update
 
 from dcc.errors import BadFileNameError
 from dcc.messages import Message, mark
-from dcc.naming import NamingConvention, ZipName
-from dcc.outcomes import CrawlCounts, Problem, ZipKey
+from dcc.naming import ArchiveName, NamingConvention
+from dcc.outcomes import CrawlCounts, Problem, SubmissionKey
 from dcc.sources.base import ListedFile
 from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker import progress
@@ -33,12 +33,12 @@ class RecordedListing:
     known: int = 0
     gone: int = 0
     changed: int = 0
-    new_zips: list[ZipKey] = field(default_factory=list)
-    refused_zips: list[tuple[ZipKey, str]] = field(default_factory=list)
-    accepted_zips: list[ZipKey] = field(default_factory=list)
+    new_zips: list[SubmissionKey] = field(default_factory=list)
+    refused_zips: list[tuple[SubmissionKey, str]] = field(default_factory=list)
+    accepted_zips: list[SubmissionKey] = field(default_factory=list)
     findings: list[ListingFinding] = field(default_factory=list)
     shrunk: list[Message] = field(default_factory=list)
-    unsettled: dict[ZipKey, ListedFile] = field(default_factory=dict)
+    unsettled: dict[SubmissionKey, ListedFile] = field(default_factory=dict)
 
     def counts(self, ignored: int) -> CrawlCounts:
         """The counts of the crawl, which also `ignored` entries."""
@@ -93,14 +93,14 @@ class ListingBasis:
             return changed and (file.size_bytes, file.modified) != (None, None)
         return file.modified > self.recent_since
 
-    def parse(self, file_name: str) -> ZipName | Problem:
+    def parse(self, file_name: str) -> ArchiveName | Problem:
         """The parsed name of an archive, or why it is refused."""
         try:
-            return self.naming.parse_zip_name(file_name, self.centres)
+            return self.naming.parse_archive_name(file_name, self.centres)
         except BadFileNameError as error:
             return Problem.of(error)
 
-    def note_names(self, names: Mapping[int, ZipName]) -> None:
+    def note_names(self, names: Mapping[int, ArchiveName]) -> None:
         """Record the parsed names of archives, by id."""
         if not names:
             return
@@ -118,7 +118,7 @@ class ListingBasis:
         """Let submissions wait for their download again."""
         progress.reopen(self.connection, sorted(za_ids), requested_by=CRAWL, reason=reason)
 
-    def accept(self, refused: Mapping[ZipKey, int], result: RecordedListing) -> None:
+    def accept(self, refused: Mapping[SubmissionKey, int], result: RecordedListing) -> None:
         """Let refused submissions wait for their download."""
         reason = mark("The file name conforms: its centre or the naming convention has been registered since.")
         self.reopen(refused.values(), reason)

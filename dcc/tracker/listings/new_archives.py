@@ -15,22 +15,22 @@ from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.errors import BadFileNameError
 from dcc.messages import mark
-from dcc.naming import ZipName
-from dcc.outcomes import Problem, ZipKey
+from dcc.naming import ArchiveName
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.listing_watch import ListingWatch
 from dcc.tracker import progress
 from dcc.tracker.crawls import FUTURE_DATE, SIZE_DIFFERS, UNUSUAL_SIZE
 from dcc.tracker.database import exception_id
-from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips
+from dcc.tracker.hostings.changed_archives import last_hostings, loaded_submissions
 from dcc.tracker.listings.comparing import ATTRIBUTES, attributes, differ
 from dcc.tracker.listings.findings import ListingFinding, earlier_sizes, future_message, size_message, unusual_size
 from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
 from dcc.tracker.models import FileSource, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.states import REFUSED, WAITING
-from dcc.tracker.submission_rows import KEY, state_of, zip_key_of
+from dcc.tracker.submission_rows import KEY, state_of, submission_key_of
 
 _AT_ONCE: Final = 5_000
 """The most archives recorded together: more rows would fill the memory at a source's first listing."""
@@ -61,7 +61,7 @@ _KNOWN: Final = (
 
 
 def record_new(
-    basis: ListingBasis, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing
+    basis: ListingBasis, address: SourceAddress, new: Mapping[SubmissionKey, ListedFile], result: RecordedListing
 ) -> None:
     """Record what a source lists of archives that it has not hosted before, part by part."""
     files = iter(new.items())
@@ -80,22 +80,22 @@ class _Part:
     `names` are the parsed names; `refused` the reasons of those that do not conform.
     """
 
-    def __init__(self, basis: ListingBasis, address: SourceAddress, new: Mapping[ZipKey, ListedFile]) -> None:
+    def __init__(self, basis: ListingBasis, address: SourceAddress, new: Mapping[SubmissionKey, ListedFile]) -> None:
         self._basis, self._address, self._new = basis, address, new
-        self._names: dict[str, ZipName] = {}
+        self._names: dict[str, ArchiveName] = {}
         self._refused: dict[str, Problem] = {}
         for file_name in dict.fromkeys(key.file_name for key in new):
             parsed = basis.parse(file_name)
-            if isinstance(parsed, ZipName):
+            if isinstance(parsed, ArchiveName):
                 self._names[file_name] = parsed
             else:
                 self._refused[file_name] = parsed
-        self._known: dict[ZipKey, Any] = {}
+        self._known: dict[SubmissionKey, Any] = {}
         self._zips: dict[str, int] = {}
-        conforming: dict[int, ZipName] = {}
+        conforming: dict[int, ArchiveName] = {}
         for row in rows_about(basis.connection, _KNOWN, (key.file_name for key in new)):
             self._zips[row.file_name] = row.zip_id
-            if row.za_id is not None and (key := zip_key_of(row)) in new:
+            if row.za_id is not None and (key := submission_key_of(row)) in new:
                 self._known[key] = row
             if row.centre_id is None and row.file_name in self._names:
                 conforming[row.zip_id] = self._names[row.file_name]
@@ -115,7 +115,7 @@ class _Part:
             for key, row in self._known.items()
             if row.za_id not in taken and differ(row.size_bytes, self._new[key].size_bytes)
         }
-        loaded = loaded_zips(self._basis.connection, [ids[key] for key in sizes])
+        loaded = loaded_submissions(self._basis.connection, [ids[key] for key in sizes])
         for key, file in self._new.items():
             is_fetched = key not in added or self._conforms(key)
             if is_fetched and self._basis.is_unsettled(file, changed=True):
@@ -130,7 +130,7 @@ class _Part:
         self._add_hostings(ids, result)
         result.findings += [*self._unusual(added), *self._in_the_future(added)]
 
-    def _conforms(self, key: ZipKey) -> bool:
+    def _conforms(self, key: SubmissionKey) -> bool:
         return key.file_name in self._names
 
     def _add_archives(self) -> None:
@@ -148,7 +148,7 @@ class _Part:
         ]
         self._zips.update(zip(missing, insert_rows(self._basis.connection, ZipFile, rows), strict=True))
 
-    def _add_submissions(self) -> dict[ZipKey, int]:
+    def _add_submissions(self) -> dict[SubmissionKey, int]:
         connection = self._basis.connection
         added = [key for key in self._new if key not in self._known]
         states = {key: WAITING if self._conforms(key) else REFUSED for key in added}
@@ -160,7 +160,7 @@ class _Part:
             insert_rows(connection, ZipActionLog.__table__, log)
         return ids
 
-    def _add_hostings(self, ids: Mapping[ZipKey, int], result: RecordedListing) -> None:
+    def _add_hostings(self, ids: Mapping[SubmissionKey, int], result: RecordedListing) -> None:
         rows = [
             {
                 "za_id": ids[key],
@@ -191,11 +191,11 @@ class _Part:
         query = select(FileSourceHasZip.za_id).where(FileSourceHasZip.file_source_id.in_(own_sources))
         from_own = {row.za_id for row in rows_with(connection, query, FileSourceHasZip.id, last.values())}
         changed = {row.za_id for key, row in self._known.items() if differ(row.size_bytes, self._new[key].size_bytes)}
-        reopened = failed - (from_own - changed) - loaded_zips(connection, failed)
+        reopened = failed - (from_own - changed) - loaded_submissions(connection, failed)
         self._basis.reopen(reopened, mark("Another file source, of its own centre, has it now."))
         return reopened
 
-    def _in_the_future(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:
+    def _in_the_future(self, added: Mapping[SubmissionKey, int]) -> list[ListingFinding]:
         """Findings about new archives whose names have a date in the future; a day is allowed for time zones."""
         latest = self._basis.now.date() + timedelta(days=1)
         return [
@@ -204,9 +204,9 @@ class _Part:
             if (day := self._names[key.file_name].created) > latest
         ]
 
-    def _unusual(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:
+    def _unusual(self, added: Mapping[SubmissionKey, int]) -> list[ListingFinding]:
         """Findings about new archives whose size is unusual for their centre; one statement for each centre."""
-        by_centre: dict[str, list[ZipKey]] = defaultdict(list)
+        by_centre: dict[str, list[SubmissionKey]] = defaultdict(list)
         for key in filter(self._conforms, added):
             by_centre[self._names[key.file_name].centre].append(key)
         found = []

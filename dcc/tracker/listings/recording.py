@@ -16,16 +16,16 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.messages import mark
-from dcc.naming import Action, ZipName
-from dcc.outcomes import ZipKey
+from dcc.naming import Action, ArchiveName
+from dcc.outcomes import SubmissionKey
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.crawls import CHANGED, MANIFEST_CHANGED, SIZE_DIFFERS
 from dcc.tracker.hostings.changed_archives import (
     last_hostings,
-    loaded_zips,
+    loaded_submissions,
     sizes_taken_in_place_of_bad,
-    withdrawn_zips,
+    withdrawn_submissions,
 )
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
 from dcc.tracker.listings.comparing import (
@@ -62,9 +62,9 @@ from dcc.tracker.listings.new_archives import record_new
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import CANCELLED, NOT_ARRIVED, REFUSED
-from dcc.tracker.submission_rows import KEY, group_pairs, zip_key_of
+from dcc.tracker.submission_rows import KEY, group_pairs, submission_key_of
 
-Seen = Mapping[ZipKey, SeenArchive]
+Seen = Mapping[SubmissionKey, SeenArchive]
 
 
 _LEAST_LOST: Final = 3
@@ -106,7 +106,7 @@ class ListingRecorder:
         return result
 
     def record_second_listing(
-        self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
+        self, first: Mapping[SubmissionKey, ListedFile], listings: Sequence[ActionListing] | None
     ) -> list[ListingFinding]:
         """Record a second listing of unsettled archives; returns messages about those that are still being uploaded.
 
@@ -114,7 +114,7 @@ class ListingRecorder:
         """
         second = _files_of(listings or ())
         found: list[ListingFinding] = []
-        settled: dict[ZipKey, SeenArchive] = {}
+        settled: dict[SubmissionKey, SeenArchive] = {}
         rows: list[dict[str, object]] = []
         sizes: list[dict[str, object]] = []
         for key, known in self._hostings(first).items():
@@ -137,7 +137,9 @@ class ListingRecorder:
         self._write_findings(found)
         return found
 
-    def relist(self, keys: Collection[ZipKey], listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
+    def relist(
+        self, keys: Collection[SubmissionKey], listings: Sequence[ActionListing]
+    ) -> dict[SubmissionKey, ListedFile]:
         """Record the present listing of these archives, if listed; returns those to list once more.
 
         The next crawl sees no change. So one that has changed is downloaded again as by a crawl, or reported if its
@@ -152,7 +154,7 @@ class ListingRecorder:
         }
         settled = {key: SeenArchive(hostings[key], file) for key, file in relisted.items() if key not in unsettled}
         self._download_again(settled, *self._changed(settled))
-        loaded = loaded_zips(self._basis.connection, [known.za_id for known in changed.values()])
+        loaded = loaded_submissions(self._basis.connection, [known.za_id for known in changed.values()])
         found = [
             ListingFinding(
                 CHANGED, key, known.za_id, change_message(self._address, key, known, relisted[key], loaded=True)
@@ -203,7 +205,7 @@ class ListingRecorder:
         """Accept archives that were refused and whose names conform now, because their centre was registered."""
         refused = {key: one.known for key, one in seen.items() if one.known.state == REFUSED}
         parsed = {known.zip_id: self._basis.parse(key.file_name) for key, known in refused.items()}
-        names = {zip_id: name for zip_id, name in parsed.items() if isinstance(name, ZipName)}
+        names = {zip_id: name for zip_id, name in parsed.items() if isinstance(name, ArchiveName)}
         self._basis.note_names(names)
         self._basis.accept({key: known.za_id for key, known in refused.items() if known.zip_id in names}, result)
 
@@ -211,7 +213,7 @@ class ListingRecorder:
         statement = update(FileSourceHasZip).where(FileSourceHasZip.id.in_(IDS)).values(values)
         change_about(self._basis.connection, statement, hosting_ids)
 
-    def _changed(self, seen: Seen) -> tuple[set[ZipKey], set[ZipKey]]:
+    def _changed(self, seen: Seen) -> tuple[set[SubmissionKey], set[SubmissionKey]]:
         """The archives with another content than before, and those with another manifest."""
         compares = self._address.delta.compares
         content = {
@@ -228,8 +230,8 @@ class ListingRecorder:
         return content, manifests
 
     def _download_again(
-        self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]
-    ) -> tuple[set[ZipKey], set[int]]:
+        self, seen: Seen, content: Collection[SubmissionKey], manifests: Collection[SubmissionKey]
+    ) -> tuple[set[SubmissionKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again.
 
         Returns them, and the ids of submissions with uploaded data.
@@ -244,8 +246,8 @@ class ListingRecorder:
             if known.was_fetched and (key in content or known.uploading or (key in manifests and known.state.failed))
         }
         connection, ids = self._basis.connection, [known.za_id for known in done.values()]
-        loaded = loaded_zips(connection, ids)
-        kept_back = loaded | withdrawn_zips(connection, ids)
+        loaded = loaded_submissions(connection, ids)
+        kept_back = loaded | withdrawn_submissions(connection, ids)
         sources = last_hostings(connection, ids)
         spoken_for = self._permitted_keys(done)
         to_fetch_again = {
@@ -260,24 +262,24 @@ class ListingRecorder:
         )
         return set(to_fetch_again), loaded
 
-    def _repaired(self, changed: Seen) -> set[ZipKey]:
+    def _repaired(self, changed: Seen) -> set[SubmissionKey]:
         """Those whose copy was bad, and is now as large as the one that was taken instead."""
         hostings = {known.hosting_id: known.za_id for known, _ in changed.values()}
         sizes = sizes_taken_in_place_of_bad(self._basis.connection, hostings)
         taken = {key: sizes.get(known.hosting_id) for key, (known, _) in changed.items()}
         return {key for key, size in taken.items() if size is not None and size == changed[key].file.size_bytes}
 
-    def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
+    def _permitted_keys(self, keys: Collection[SubmissionKey]) -> set[SubmissionKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
         centre = self._address.centre
         parsed = {key: self._basis.parse(key.file_name) for key in keys}
-        owners = {key: name.centre for key, name in parsed.items() if isinstance(name, ZipName)}
+        owners = {key: name.centre for key, name in parsed.items() if isinstance(name, ArchiveName)}
         if all(owner == centre for owner in owners.values()):
             return set(owners)
         rights = load_delegations(self._basis.connection).rights_of(centre)
         return {key for key, owner in owners.items() if rights.permit(owner)}
 
-    def _hostings(self, keys: Collection[ZipKey]) -> dict[ZipKey, KnownHosting]:
+    def _hostings(self, keys: Collection[SubmissionKey]) -> dict[SubmissionKey, KnownHosting]:
         known = known_hostings(self._basis.connection, self._address.id, keys)
         return {key: hosting for key, hosting in known.items() if key in keys}
 
@@ -354,13 +356,15 @@ _UPDATE_HOSTING = (
 _UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size"))
 
 
-def _files_of(listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
+def _files_of(listings: Sequence[ActionListing]) -> dict[SubmissionKey, ListedFile]:
     return {
-        ZipKey(listing.action, stored_name(file.name)): credible(file) for listing in listings for file in listing.zips
+        SubmissionKey(listing.action, stored_name(file.name)): credible(file)
+        for listing in listings
+        for file in listing.zips
     }
 
 
-def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict[int, set[ZipKey]]:
+def archives_by_source(connection: Connection, keys: Collection[SubmissionKey]) -> dict[int, set[SubmissionKey]]:
     """The known archives of each source among these."""
     query = (
         select(FileSourceHasZip.file_source_id, *KEY)
@@ -368,5 +372,5 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         .join(ZipFile)
     )
     rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
-    found = group_pairs((row.file_source_id, key) for row in rows if (key := zip_key_of(row)) in keys)
+    found = group_pairs((row.file_source_id, key) for row in rows if (key := submission_key_of(row)) in keys)
     return {source: set(some) for source, some in found.items()}

@@ -11,12 +11,12 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, func, literal, select
 
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.models import StatusRow, ZipAction, ZipFile
-from dcc.tracker.queries.submission_filters import ZipFilter, conditions_of, require_centre, select_zip_actions
+from dcc.tracker.queries.submission_filters import SubmissionFilter, conditions_of, require_centre, submission_query
 from dcc.tracker.queries.submission_lists import failure_reasons
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import CENTRE, object_of, state_of, with_archives
@@ -35,7 +35,7 @@ class Cell:
     phase: Phase
     status: Status
     count: int
-    only: ZipKey | None = None
+    only: SubmissionKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class BoardArchive:
     `reason` is why it failed, or is not fetched from the source of another centre.
     """
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str
     phase: Phase
     status: Status
@@ -54,7 +54,7 @@ class BoardArchive:
     reason: Problem | None = None
 
 
-def count_cells(connection: Connection, criteria: ZipFilter) -> list[Cell]:
+def count_cells(connection: Connection, criteria: SubmissionFilter) -> list[Cell]:
     """The cells that are not empty, by centre, phase and status. Raises NotFoundError for an unknown centre."""
     if criteria.centre:
         require_centre(connection, criteria.centre)
@@ -64,19 +64,19 @@ def count_cells(connection: Connection, criteria: ZipFilter) -> list[Cell]:
     query = with_archives(counted).where(*conditions_of(criteria)).group_by("centre", *state)
     cells = []
     for centre, phase, status, count, todo, name in connection.execute(query):
-        only = ZipKey(ACTIONS_BY_ID[todo], name) if count == 1 else None
+        only = SubmissionKey(ACTIONS_BY_ID[todo], name) if count == 1 else None
         cells.append(Cell(centre or "", Phase(phase), Status(status), count, only))
     return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
 
 
-def _centre(criteria: ZipFilter) -> ColumnElement[str]:
+def _centre(criteria: SubmissionFilter) -> ColumnElement[str]:
     """The centre of the selected archives: what is on sources of several counts for the one that is asked for."""
     return literal(criteria.centre) if criteria.centre else CENTRE
 
 
-def archives_on_page(connection: Connection, criteria: ZipFilter, page: int) -> list[BoardArchive]:
+def archives_on_page(connection: Connection, criteria: SubmissionFilter, page: int) -> list[BoardArchive]:
     """The archives that a filter selects, those that came last first: of page `page`, from 1."""
-    listed = select_zip_actions().add_columns(_centre(criteria).label("of_centre"))
+    listed = submission_query().add_columns(_centre(criteria).label("of_centre"))
     query = listed.where(*conditions_of(criteria)).order_by(ZipAction.id.desc())
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
     decisions = decisions_in_force(connection, [row.id for row in rows])

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select
 
 from dcc.databases.columns import UtcDateTime
-from dcc.outcomes import NO_ROOM, Problem, ZipKey
+from dcc.outcomes import NO_ROOM, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.crawls import SessionEntry
@@ -26,7 +26,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_of
 from dcc.tracker.queries.state_counts import StateCount, count_documents, select_entries
-from dcc.tracker.queries.submission_filters import OLDEST_FIRST, select_zip_actions
+from dcc.tracker.queries.submission_filters import OLDEST_FIRST, submission_query
 from dcc.tracker.states import EXTRACTING, WAITING
 from dcc.tracker.submission_rows import (
     KEY,
@@ -36,30 +36,30 @@ from dcc.tracker.submission_rows import (
     named_after,
     newest_downloads,
     object_of,
-    zip_key_of,
+    submission_key_of,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class SessionZip:
+class SessionSubmission:
     """A submission with its present state.
 
     `centre` is that of its name, None without one; `hosts` are the centres of all its sources so far.
     """
 
-    key: ZipKey
+    key: SubmissionKey
     centre: str | None
     hosts: tuple[str, ...]
     phase: Phase
     status: Status
 
 
-def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZip]:
+def session_submissions(connection: Connection, session: SessionEntry) -> list[SessionSubmission]:
     """The submissions of a session, oldest first: those whose state changed, or that it downloaded, while it ran.
 
     The tracker has only the time of the last change: a submission that a later session changed belongs to that one.
     """
-    touched = session_zip_ids(connection, session)
+    touched = session_submission_ids(connection, session)
     hosting = (
         select(FileSourceHasZip.za_id, Centre.short_name)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
@@ -68,15 +68,18 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
         .order_by(FileSourceHasZip.id)
     )
     hosts = group_pairs(connection.execute(hosting))
-    query = select_zip_actions().where(ZipAction.id.in_(touched)).order_by(*OLDEST_FIRST)
-    return [object_of(SessionZip, row, hosts=tuple(dict.fromkeys(hosts[row.id]))) for row in connection.execute(query)]
+    query = submission_query().where(ZipAction.id.in_(touched)).order_by(*OLDEST_FIRST)
+    return [
+        object_of(SessionSubmission, row, hosts=tuple(dict.fromkeys(hosts[row.id])))
+        for row in connection.execute(query)
+    ]
 
 
-def count_session_zips(connection: Connection, session: SessionEntry) -> dict[Status, int]:
-    """The number of a session's submissions in each status; see `session_zips`."""
+def count_session_submissions(connection: Connection, session: SessionEntry) -> dict[Status, int]:
+    """The number of a session's submissions in each status; see `session_submissions`."""
     query = (
         select(ZipAction.status_id, func.count())
-        .where(ZipAction.id.in_(session_zip_ids(connection, session)))
+        .where(ZipAction.id.in_(session_submission_ids(connection, session)))
         .group_by(ZipAction.status_id)
     )
     return {Status(status): count for status, count in connection.execute(query)}
@@ -84,18 +87,18 @@ def count_session_zips(connection: Connection, session: SessionEntry) -> dict[St
 
 def session_document_states(connection: Connection, session: SessionEntry) -> list[StateCount]:
     """The number of documents of these submissions in each state: those of their latest downloads."""
-    return count_documents(connection, session_zip_ids(connection, session))
+    return count_documents(connection, session_submission_ids(connection, session))
 
 
 def session_entries(
     connection: Connection, session: SessionEntry, kinds: Sequence[str]
-) -> dict[ZipKey, list[tuple[str, Problem]]]:
+) -> dict[SubmissionKey, list[tuple[str, Problem]]]:
     """The active log entries of certain kinds for documents of these submissions, with file names."""
-    query = select_entries(kinds).where(ZipAction.id.in_(session_zip_ids(connection, session)))
-    return group_pairs((zip_key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
+    query = select_entries(kinds).where(ZipAction.id.in_(session_submission_ids(connection, session)))
+    return group_pairs((submission_key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
 
 
-def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
+def submissions_without_room(connection: Connection) -> list[tuple[SubmissionKey, str]]:
     """The submissions that wait because a disk of the platform was full at their latest attempt, with the reason."""
     latest = newest_downloads()
     query = (
@@ -108,11 +111,11 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
         .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, EXTRACTING))
         .order_by(ZipLog.id)
     )
-    return list({zip_key_of(row): row.message or "" for row in connection.execute(query)}.items())
+    return list({submission_key_of(row): row.message or "" for row in connection.execute(query)}.items())
 
 
-def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any]:
-    """A query of the ids of the session's submissions: see `session_zips`."""
+def session_submission_ids(connection: Connection, session: SessionEntry) -> Select[Any]:
+    """A query of the ids of the session's submissions: see `session_submissions`."""
     began, ended = session.started, session.finished or utc_now()
     ahead = _database_ahead(connection)
     downloaded = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.request.between(began, ended))

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, func, select
 
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import HELD, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, KEY, newest_downloads, zip_key_of
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, KEY, newest_downloads, submission_key_of
 
 _AnySelect = Select[*tuple[Any, ...]]
 
@@ -26,7 +26,7 @@ class StateCount:
     count: int
 
 
-def count_zip_actions(connection: Connection) -> list[StateCount]:
+def count_submission_states(connection: Connection) -> list[StateCount]:
     """The number of submissions in each state, along the pipeline; states without any are left out."""
     return _counts(connection, select(ZipAction.phase_id, ZipAction.status_id, func.count()))
 
@@ -50,7 +50,7 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
 class HeldDocument(NamedTuple):
     """A document that waits for confirmation, with its submission, and why."""
 
-    key: ZipKey
+    key: SubmissionKey
     file_name: str
     message: str
 
@@ -58,7 +58,7 @@ class HeldDocument(NamedTuple):
 def held_documents(connection: Connection) -> list[HeldDocument]:
     """The documents that wait for confirmation; oldest first."""
     query = select_entries([HELD]).where(DOCUMENTS_COUNT)
-    return [HeldDocument(zip_key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
+    return [HeldDocument(submission_key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
 def select_entries(kinds: Sequence[str]) -> _AnySelect:

@@ -46,7 +46,7 @@ _SIZE = case((_OF_TWO_ACTIONS, func.coalesce(_LISTED_SIZE, ZipFile.size_bytes)),
 """The size of a submission's archive: that of its name, unless archives under other actions have the name too."""
 
 
-def select_zip_actions() -> Select[*tuple[Any, ...]]:
+def submission_query() -> Select[*tuple[Any, ...]]:
     """Submissions: id, todo_id, state, last_update, archive's name, size and MD5, its centre and contact if known."""
     submission = ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, ZipAction.last_update
     archive = _SIZE.label("size_bytes"), ZipFile.content_md5, Centre.short_name.label("centre"), CONTACT
@@ -54,7 +54,7 @@ def select_zip_actions() -> Select[*tuple[Any, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipFilter:
+class SubmissionFilter:
     """Selects submissions; None does not restrict. `centre` is a centre's code, or empty for none known.
 
     The centre is that of the archive's name or, where this names none, that on whose source it is at present.
@@ -93,8 +93,8 @@ def require_centre(connection: Connection, short_name: str) -> None:
 OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
 
 
-def conditions_of(criteria: ZipFilter) -> list[ColumnElement[bool]]:
-    """The conditions of a filter on the rows of `select_zip_actions`."""
+def conditions_of(criteria: SubmissionFilter) -> list[ColumnElement[bool]]:
+    """The conditions of a filter on the rows of `submission_query`."""
     met_fault = and_(ZipAction.id.in_(_with_kind(InternalFaultError.short_name())), is_unfinished())
     is_faulty = or_(is_decided(DecisionKind.QUARANTINE), met_fault)
     made: tuple[tuple[Any, Callable[[Any], ColumnElement[bool]]], ...] = (

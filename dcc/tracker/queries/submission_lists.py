@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, func, select
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import HELD, Problem, ZipKey
+from dcc.outcomes import HELD, Problem, SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
@@ -24,10 +24,10 @@ from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, Z
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.queries.submission_filters import (
     OLDEST_FIRST,
-    ZipFilter,
+    SubmissionFilter,
     conditions_of,
     require_centre,
-    select_zip_actions,
+    submission_query,
 )
 from dcc.tracker.states import NOT_ARRIVED
 from dcc.tracker.submission_rows import group_pairs, newest_downloads, object_of
@@ -37,7 +37,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ZipEntry:
+class SubmissionEntry:
     """A submission: `centre` None without one in its name, `sources` the ids of those that host it now.
 
     `since` is the time of its last change (UTC, naive). `contact` is the e-mail addresses of its centre or, where its
@@ -64,16 +64,16 @@ class ZipEntry:
         return not self.on_hold and (not state.failed or state in NOT_ARRIVED)
 
 
-def find_zips(
-    connection: Connection, criteria: ZipFilter | None = None, *, with_reasons: bool = False
-) -> list[ZipEntry]:
+def find_submissions(
+    connection: Connection, criteria: SubmissionFilter | None = None, *, with_reasons: bool = False
+) -> list[SubmissionEntry]:
     """The submissions that a filter selects, oldest first: by date and increment of their names.
 
     `with_reasons` reads why failed ones failed.
 
     Raises NotFoundError for a centre that is not registered.
     """
-    criteria = criteria or ZipFilter()
+    criteria = criteria or SubmissionFilter()
     if criteria.centre:
         require_centre(connection, criteria.centre)
     conditions = conditions_of(criteria)
@@ -84,17 +84,17 @@ def find_zips(
     )
     if conditions:
         hosting = hosting.where(
-            FileSourceHasZip.za_id.in_(select_zip_actions().with_only_columns(ZipAction.id).where(*conditions))
+            FileSourceHasZip.za_id.in_(submission_query().with_only_columns(ZipAction.id).where(*conditions))
         )
     hosts = group_pairs(connection.execute(hosting))
-    listed = select_zip_actions().add_columns(is_on_hold().label("on_hold"))
+    listed = submission_query().add_columns(is_on_hold().label("on_hold"))
     rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
     explained = [row.id for row in rows if criteria.faulty or row.status_id == int(Status.FAILED)]
     failed = explained if with_reasons else []
     reasons = failure_reasons(connection, failed)
     return [
         object_of(
-            ZipEntry,
+            SubmissionEntry,
             row,
             action=ACTIONS_BY_ID[row.todo_id],
             sources=tuple(hosts[row.id]),
@@ -154,11 +154,11 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class SelectedZip:
+class SelectedSubmission:
     """A submission that a person selected, with its state; `loaded`: documents of it came to the QC database."""
 
     id: int
-    key: ZipKey
+    key: SubmissionKey
     phase: Phase
     status: Status
     on_hold: bool
@@ -171,7 +171,9 @@ class SelectedZip:
         return self.on_hold or self.status in (Status.FAILED, Status.CANCELLED)
 
 
-def select_zips(connection: Connection, criteria: ZipFilter, names: Sequence[str] | None = None) -> list[SelectedZip]:
+def select_submissions(
+    connection: Connection, criteria: SubmissionFilter, names: Sequence[str] | None = None
+) -> list[SelectedSubmission]:
     """The submissions that a filter selects, oldest first; with `names`, of these alone.
 
     A name is `<action>/<archive>`, or the archive's alone where it has one submission. Raises NotFoundError for a name
@@ -180,10 +182,10 @@ def select_zips(connection: Connection, criteria: ZipFilter, names: Sequence[str
     if criteria.centre:
         require_centre(connection, criteria.centre)
     facts = is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged")
-    query = select_zip_actions().add_columns(*facts, is_loaded(ZipAction.id).label("loaded"))
+    query = submission_query().add_columns(*facts, is_loaded(ZipAction.id).label("loaded"))
     query = query.where(*conditions_of(criteria)).order_by(*OLDEST_FIRST)
     rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
-    return [object_of(SelectedZip, row) for row in rows]
+    return [object_of(SelectedSubmission, row) for row in rows]
 
 
 def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str]) -> Iterator[Row[Any]]:

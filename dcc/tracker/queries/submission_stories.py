@@ -13,15 +13,15 @@ from sqlalchemy import Connection, Select, and_, bindparam, select
 from dcc.errors import ArchiveRemovedError
 from dcc.messages import Message, message_from_json
 from dcc.naming import Action
-from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
+from dcc.outcomes import WAITS, AttemptOutcome, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import label_of
 from dcc.sources.hosting import CopyFault, KnownBadCopy
-from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
+from dcc.tracker.crawls import CrawlFindingEntry, findings_of_submission
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
-from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.hostings.older_archives import submissions_that_wait
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -133,7 +133,7 @@ class ReopeningStory:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipStory:
+class SubmissionStory:
     """Everything that the tracker knows of one submission, all lists oldest first.
 
     `sources` are the ids of the sources that host it now. `latest_id` is of the latest download or, if that fetched
@@ -162,7 +162,7 @@ class ZipStory:
     reopenings: tuple[ReopeningStory, ...]
     findings: tuple[CrawlFindingEntry, ...]
     removals: tuple[Problem, ...]
-    waits_for: ZipKey | None = None
+    waits_for: SubmissionKey | None = None
     decisions: tuple[Decision, ...] = ()
     contact: str | None = None
 
@@ -172,7 +172,7 @@ class ZipStory:
         return _with_id(self.downloads, self.latest_id)
 
 
-def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
+def submission_story(connection: Connection, key: SubmissionKey, *, with_documents: bool = True) -> SubmissionStory:
     """The story of a submission, or all of it without its documents. Raises NotFoundError."""
     state = ZipAction.phase_id, ZipAction.status_id
     columns = select(ZipAction.id, *state, ZipFile, Centre.short_name.label("centre"), CONTACT)
@@ -192,12 +192,12 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     # A session decides again, so this is computed and not recorded.
     unfetched = unfetched_archives(connection, [za_id])
     waits = [Problem(one.kind, one.translatable, recorded=utc_now()) for one in unfetched]
-    older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
+    older = next((archive for _, archive in submissions_that_wait(connection, [za_id]).values()), None)
     if older is not None:
         waits.append(Problem(WAITS, older.translatable, recorded=utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return object_of(
-        ZipStory,
+        SubmissionStory,
         row,
         action=key.action,
         sources=tuple(host.source for host in hosts if host.gone_since is None),
@@ -209,7 +209,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         documents=latest.documents if latest else (),
         reasons=(*sorted(reasons, key=lambda reason: reason.recorded or datetime.min), *waits),
         reopenings=tuple(_reopenings(connection, Reopening, Reopening.za_id, [za_id])[za_id]),
-        findings=tuple(zip_findings(connection, za_id)),
+        findings=tuple(findings_of_submission(connection, za_id)),
         removals=tuple(removals),
         waits_for=None if older is None else older.key,
         decisions=decisions_of(connection, za_id),

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, hosted
@@ -17,19 +17,19 @@ from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction, ZipFile
 from dcc.tracker.queries.submission_filters import OLDEST_FIRST
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import KEY, is_at, named_after, zip_key_of
+from dcc.tracker.submission_rows import KEY, is_at, named_after, submission_key_of
 
 RUNS: Final = 5
 """The number of a source's last sessions that count."""
 
 
-def waiting_zip_actions(
+def waiting_submissions(
     connection: Connection,
     *,
     centres: Collection[str] | None = None,
     sources: Collection[int] | None = None,
     limit: int | None = None,
-) -> list[ZipKey]:
+) -> list[SubmissionKey]:
     """The submissions that a session would process, oldest first; of archives of some `centres` alone, if given.
 
     Those at (zip_name, done) that an available source of an active centre hosts now, complete, wait for their download.
@@ -47,7 +47,7 @@ def waiting_zip_actions(
         .order_by(*OLDEST_FIRST)
         .limit(limit)
     )
-    return [zip_key_of(row) for row in connection.execute(query)]
+    return [submission_key_of(row) for row in connection.execute(query)]
 
 
 def _interrupted() -> ColumnElement[bool]:

@@ -21,7 +21,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import KNOWN_CENTRES
 from dcc.nearest_names import nearest_sentence
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.rights import Delegations
 from dcc.runtime.clock import utc_now
 from dcc.settings import LANGUAGE_CODE
@@ -218,7 +218,7 @@ class SubmissionOwner(NamedTuple):
     centre: str | None
 
 
-def find_archive(connection: Connection, key: ZipKey) -> SubmissionOwner:
+def find_archive(connection: Connection, key: SubmissionKey) -> SubmissionOwner:
     """The submission as the tracker knows it."""
     query = with_archives(select(ZipAction.id, Centre.short_name).select_from(ZipAction)).where(is_named(key))
     found = connection.execute(query).one_or_none()

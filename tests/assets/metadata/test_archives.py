@@ -11,28 +11,28 @@ import pytest
 from dagster import AssetKey, MarkdownMetadataValue, TableMetadataValue
 
 from dcc.naming import Action
-from dcc.outcomes import HELD, CrawlOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome
+from dcc.outcomes import HELD, CrawlOutcome, DocumentOutcome, Problem, SourceCrawl, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.store.staging import Staging
 from dcc_assets.graph import XML_DOCUMENTS
-from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
-from dcc_assets.metadata.file_sources import found_zip_reports, source_report
+from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, archive_report
+from dcc_assets.metadata.file_sources import found_archive_reports, source_report
 from dcc_assets.metadata.links import (
     links,
     page_of_partition,
     picture_of_centre,
     pictures,
     report_of_centre,
-    report_of_zip,
+    report_of_submission,
 )
 from dcc_dagster.partition_events import CheckVerdict, PartitionReport
 
-KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+KEY = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 STAGING = Staging(Path("/staging"))
 
 
-def outcome(phase: Phase, status: Status, **changes: Any) -> ZipOutcome:
+def outcome(phase: Phase, status: Status, **changes: Any) -> SubmissionOutcome:
     facts: dict[str, Any] = {
         "downloaded": phase > Phase.ZIP_MD5,
         "extracted": phase > Phase.UNZIP,
@@ -43,7 +43,7 @@ def outcome(phase: Phase, status: Status, **changes: Any) -> ZipOutcome:
         "seconds": 1.5,
         "finished": datetime(2026, 11, 21, 12, 0, 0),
     }
-    return ZipOutcome(KEY, "H", phase, status, **(facts | changes))
+    return SubmissionOutcome(KEY, "H", phase, status, **(facts | changes))
 
 
 def document(name: str, phase: Phase, status: Status, *errors: Problem) -> DocumentOutcome:
@@ -65,7 +65,7 @@ def failing(report: PartitionReport) -> CheckVerdict:
 def test_an_unfetched_archive_is_shown_with_the_reason_and_fails_no_check() -> None:
     """One that lies on another centre's source only."""
     unfetched = outcome(Phase.ZIP_NAME, Status.DONE, source=None, reasons=(Problem(HELD, "It lies elsewhere."),))
-    report = zip_report(unfetched, STAGING)
+    report = archive_report(unfetched, STAGING)
     assert shown(report) == (["zip_actions"], {}, {})
     assert report.materialised[0].metadata["held"] == "It lies elsewhere."
 
@@ -82,9 +82,9 @@ PASSED = dict.fromkeys(("zip_name", "download", "zip_md5", "unzip", "xml_name", 
         (outcome(Phase.UNZIP, Status.FAILED), 1, "unzip", 3),
     ],
 )
-def test_an_archive_that_failed_got_so_far(ended: ZipOutcome, assets: int, failed: str, passed: int) -> None:
+def test_an_archive_that_failed_got_so_far(ended: SubmissionOutcome, assets: int, failed: str, passed: int) -> None:
     reason = Problem("SomeError", "It is so.")
-    there, told, untold = shown(zip_report(replace(ended, reasons=(reason,)), STAGING))
+    there, told, untold = shown(archive_report(replace(ended, reasons=(reason,)), STAGING))
     assert there == ["zip_downloads", "xml_documents", "validated_documents"][:assets]
     assert told == {failed: False}
     assert untold == dict(list(PASSED.items())[:passed])
@@ -92,7 +92,7 @@ def test_an_archive_that_failed_got_so_far(ended: ZipOutcome, assets: int, faile
 
 def test_a_valid_zip_action_materialises_all_and_tells_of_no_check() -> None:
     documents = (document("a.xml", Phase.XSD, Status.DONE),)
-    report = zip_report(outcome(Phase.XSD, Status.DONE, documents=documents), STAGING)
+    report = archive_report(outcome(Phase.XSD, Status.DONE, documents=documents), STAGING)
     there, told, untold = shown(report)
     assert there == ["zip_downloads", "xml_documents", "validated_documents"]
     assert (told, untold) == ({}, PASSED)
@@ -108,7 +108,7 @@ def test_the_first_documents_are_linked_where_they_were_unpacked() -> None:
     documents = tuple(document(name, Phase.XSD, Status.DONE) for name in names)
     (unpacked,) = [
         one.metadata
-        for one in zip_report(outcome(Phase.XSD, Status.DONE, documents=documents), STAGING).materialised
+        for one in archive_report(outcome(Phase.XSD, Status.DONE, documents=documents), STAGING).materialised
         if one.asset == XML_DOCUMENTS
     ]
     listed = unpacked["first documents"]
@@ -122,7 +122,7 @@ def test_the_first_documents_are_linked_where_they_were_unpacked() -> None:
 
 def test_a_download_that_failed_gives_the_last_reason_and_lists_all() -> None:
     reasons = (Problem("LoginRefusedError", "first"), Problem("SourceTimeoutError", "last"))
-    verdict = failing(zip_report(outcome(Phase.DOWNLOAD, Status.FAILED, reasons=reasons, md5=None), STAGING))
+    verdict = failing(archive_report(outcome(Phase.DOWNLOAD, Status.FAILED, reasons=reasons, md5=None), STAGING))
     assert verdict.description == "last"
     assert rows(verdict, "reasons") == [
         {"error": "LoginRefusedError", "message": "first"},
@@ -137,7 +137,7 @@ def test_documents_that_failed_come_first_and_only_their_errors_are_listed() -> 
         document("bad.xml", Phase.XSD, Status.FAILED, Problem("SchemaViolationError", "wrong", 7, 3)),
         document("cut.xml", Phase.XSD, Status.FAILED, Problem("NotWellFormedError", "ends early", 9)),
     )
-    verdict = failing(zip_report(outcome(Phase.XSD, Status.FAILED, documents=documents), STAGING))
+    verdict = failing(archive_report(outcome(Phase.XSD, Status.FAILED, documents=documents), STAGING))
     assert verdict.description == "2 of 3 documents failed validation. First: bad.xml, line 7, column 3: wrong"
     assert [row["document"] for row in rows(verdict, "documents")] == ["bad.xml", "cut.xml", "fine.xml"]
     assert rows(verdict, "errors") == [
@@ -150,7 +150,7 @@ def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
     errors = [Problem("SchemaViolationError", f"wrong {n}", n, 1) for n in range(1, ERRORS_SHOWN + 31)]
     documents = [document("bad.xml", Phase.XSD, Status.FAILED, *errors)]
     documents += [document(f"{n}.xml", Phase.XSD, Status.DONE) for n in range(DOCUMENTS_SHOWN)]
-    verdict = failing(zip_report(outcome(Phase.XSD, Status.FAILED, documents=tuple(documents)), STAGING))
+    verdict = failing(archive_report(outcome(Phase.XSD, Status.FAILED, documents=tuple(documents)), STAGING))
     assert (len(rows(verdict, "errors")), verdict.metadata["errors not shown"]) == (ERRORS_SHOWN, 30)
     assert (len(rows(verdict, "documents")), verdict.metadata["documents not shown"]) == (DOCUMENTS_SHOWN, 1)
 
@@ -177,9 +177,9 @@ def test_what_is_being_uploaded_is_beside_the_listing() -> None:
 
 
 def test_the_name_of_an_archive_that_was_found_is_accepted_or_refused_and_nothing_was_tried() -> None:
-    refused = ZipKey(Action.ADD, "bad name.zip")
+    refused = SubmissionKey(Action.ADD, "bad name.zip")
     found = replace(crawl(CrawlOutcome.OK), new_zips=(KEY,), refused_zips=((refused, "It has a blank."),))
-    accepted, failed = found_zip_reports(found, STAGING)
+    accepted, failed = found_archive_reports(found, STAGING)
     assert shown(accepted) == (["zip_actions"], {}, {"zip_name": True})
     assert accepted.verdicts[0].description == f"{KEY.file_name} follows the naming convention."
     assert shown(failed) == ([], {"zip_name": False}, {})
@@ -222,17 +222,17 @@ PLAIN = re.compile(r"[A-Za-z0-9/_.~%?=&-]+")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_link_is_a_path_of_this_server_in_characters_that_mean_nothing_in_markdown(name: str) -> None:
-    key = ZipKey(Action.ADD, name)
+    key = SubmissionKey(Action.ADD, name)
     page = page_of_partition(AssetKey("zip_downloads"), key.partition)
-    for path in (report_of_zip(key), report_of_centre(name), picture_of_centre(name, 1), page):
+    for path in (report_of_submission(key), report_of_centre(name), picture_of_centre(name, 1), page):
         assert PLAIN.fullmatch(path), path
         assert path.startswith("/")
         assert not path.startswith("//")
         assert path.count("?") <= 1
-    assert unquote(report_of_zip(key), errors="surrogatepass") == f"/dcc/reports/{key.partition}"
+    assert unquote(report_of_submission(key), errors="surrogatepass") == f"/dcc/reports/{key.partition}"
     assert unquote(page.partition("&partition=")[2], errors="surrogatepass") == key.partition
 
-    made = links([("Report", report_of_zip(key)), ("Download", page)])
+    made = links([("Report", report_of_submission(key)), ("Download", page)])
     assert re.fullmatch(rf"\[Report\]\({PLAIN.pattern}\) · \[Download\]\({PLAIN.pattern}\)", made.md_str)
     shown = pictures([("Weights", picture_of_centre(name, 3))])
     assert re.fullmatch(rf"!\[Weights\]\(/dcc/pictures/centre/{PLAIN.pattern}/3\.png\)", shown.md_str)

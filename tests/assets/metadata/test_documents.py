@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.data_outcomes import DocumentData, FindingEntry, SubmissionData
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.rules.catalogue import GROUPS
 from dcc.vocabulary import Severity
@@ -16,7 +16,7 @@ from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import data_report
 from dcc_dagster.partition_events import PartitionReport
 
-KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+KEY = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 EVERY_GROUP = {group.name for group in GROUPS}
 
 
@@ -39,7 +39,7 @@ def finding(rule: str, severity: Severity, line: int = 7) -> FindingEntry:
 
 
 def report(reached: Phase, state: str, *documents: DocumentData) -> PartitionReport:
-    made = data_report(ZipData(KEY, "H", reached, *state_of(state), documents, 1.0, datetime(2026, 11, 21)))
+    made = data_report(SubmissionData(KEY, "H", reached, *state_of(state), documents, 1.0, datetime(2026, 11, 21)))
     assert made is not None
     return made
 

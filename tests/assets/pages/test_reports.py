@@ -20,13 +20,13 @@ from starlette.testclient import TestClient
 from dcc.databases.transactions import writing
 from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import Centre
-from dcc.tracker.queries.submission_filters import ZipFilter
-from dcc.tracker.queries.submission_lists import select_zips
-from dcc_assets.metadata.links import report_of_zip
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.submission_lists import select_submissions
+from dcc_assets.metadata.links import report_of_submission
 from dcc_assets.pages import server
 from dcc_assets.pages.server import HEADERS, report_routes
 from tests.reports.test_causes_collecting import sheets
@@ -88,7 +88,7 @@ def test_commands_in_texts_are_code_and_phases_have_one_vocabulary(shown: Shown)
 def test_what_a_centre_named_is_text_on_its_report(shown: Shown) -> None:
     shown.data.folder.put(HOSTILE, b"no archive")
     shown.data.validate()
-    status, _, body = ask(report_of_zip(ZipKey(Action.ADD, HOSTILE.partition("/")[2])))
+    status, _, body = ask(report_of_submission(SubmissionKey(Action.ADD, HOSTILE.partition("/")[2])))
     assert status == 200
     assert b"<img src=x" not in body
     assert b"&lt;img src=x" in body
@@ -145,7 +145,7 @@ def test_the_board_tells_why_an_archive_failed(shown: Shown) -> None:
 def test_a_decision_is_on_the_board_on_the_report_and_on_its_partition(shown: Shown) -> None:
     tracker = shown.data.tracker
     with writing(tracker) as connection:
-        (za_id,) = [one.id for one in select_zips(connection, ZipFilter(), [GOOD])]
+        (za_id,) = [one.id for one in select_submissions(connection, SubmissionFilter(), [GOOD])]
         record_decisions(connection, DecisionKind.HOLD, [za_id], by="ann", reason="Harwell asks to wait")
 
     pages = ("/dcc/board", f"/dcc/reports/{GOOD}")

@@ -12,7 +12,7 @@ from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import update_qc_states
 from dcc.tracker.models import ZipAction
-from dcc.tracker.queries.submission_lists import find_zips
+from dcc.tracker.queries.submission_lists import find_submissions
 from dcc_assets.graph import CHECK_OF_PHASE
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events
@@ -87,7 +87,10 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     assert shown(data_dagster)["zip_actions"] == {*ZIPS[3:], *FAILED[1:]}
     assert check_events(data.tracker, settings, instance) == []
     assert archive_older(instance, data.tracker, settings) == 0
-    assert {f"{zip_.action}/{zip_.file_name}" for zip_ in in_reading(data.tracker, find_zips)} == {*ZIPS, *FAILED}
+    assert {f"{zip_.action}/{zip_.file_name}" for zip_ in in_reading(data.tracker, find_submissions)} == {
+        *ZIPS,
+        *FAILED,
+    }
 
     data_dagster.session(data.with_settings(**KEPT), keys=[key_of(ZIPS[0])])
     assert partitions(data_dagster) == {ZIPS[0], ZIPS[4], *FAILED[1:]}, "what changed last stays"

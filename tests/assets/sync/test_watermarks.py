@@ -75,7 +75,7 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(g
             within.join(PATIENCE)
             assert not within.is_alive()
 
-    session(grouped, EUROPE, Listeners(on_zip=other_session))
+    session(grouped, EUROPE, Listeners(on_submission=other_session))
     once = shown(grouped, [*OF_EUROPE, *OF_AMERICA])
     assert is_all_shown(grouped)
     assert once[:2] == once[2:]
