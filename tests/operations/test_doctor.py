@@ -313,7 +313,7 @@ class TestSources:
             seed_source(tracker, centre, protocol=protocol, hostname="h.example.org", accesskey=accesskey)
         found = list(found_by(sources.check_access, settings).values())
         assert [one.verdict.value for one in found] == ["ok", *["failed"] * 5]
-        wrong = ("cannot be read", "NOT_SET", "has a passphrase", "Check its passphrase", "test 6 --accept-host-key")
+        wrong = ("cannot be read", "NOT_SET", "needs a passphrase", "Check its passphrase", "test 6 --accept-host-key")
         for one, said in zip(found[1:], wrong, strict=True):
             assert said in f"{one.message} {one.advice}"
         secret.chmod(0o644)

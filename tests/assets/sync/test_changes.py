@@ -51,7 +51,7 @@ def test_a_submission_that_was_withdrawn_is_shown_in_yellow(shown: Shown) -> Non
     show(shown.data, shown.dagster)
     evaluation = shown.dagster.evaluation(UPLOAD_CHECK, ORPHANS)
     assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
-    assert "withdrawn" in evaluation.description
+    assert "Withdrawn" in evaluation.description
     assert shown.dagster.checks(EXPERIMENT_CHECK)[ORPHANS] == "passed"
 
 
