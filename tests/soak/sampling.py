@@ -1,6 +1,5 @@
 """What processes and databases take at a moment, from /proc and the databases themselves."""
 
-import gc
 import os
 import threading
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Engine, func, inspect, select, table, text
 
 from dcc.operations.metrics.disk_metrics import database_bytes, tree_size
+from dcc.runtime.processes import give_back_freed_memory
 from tests.support.process_trees import children, descendants
 
 _OF_USER = text("SELECT count(*) FROM information_schema.processlist WHERE user = 'dcc'")
@@ -45,9 +45,9 @@ class Sample:
 
 
 def sample_process(pid: int | None = None) -> ProcessSample:
-    """A process, this one by default."""
+    """A process, this one by default, which first returns what it has freed: what it still holds may be lost."""
     if pid is None:
-        gc.collect()
+        give_back_freed_memory()
     place = Path("/proc") / str(pid or os.getpid())
     # What another thread closes meanwhile is not counted.
     files = [_link(entry) for entry in place.joinpath("fd").iterdir()]

@@ -12,10 +12,10 @@ from tests.soak.running import Course
 from tests.soak.sampling import ProcessSample, Sample
 
 RSS_PER_1000_ZIPS = 4e6
-"""Bytes by which this process may grow while it takes in a thousand zip actions, beyond the warm-up.
+"""Bytes by which this process may grow while it takes in a thousand submissions, beyond the warm-up.
 
-1 million was measured, of which the trial's own lists are a part, and 11 million with a pool of memory for each thread
-(`dcc.runtime.processes`). From one session to the next it goes up and down by 3 million.
+Memory that was freed is returned before each measurement: from one session to the next there are 20 to 30 million
+bytes of it. Of the rest the trial's own lists are a part.
 """
 DAEMON_RSS_PER_HOUR = 60e6
 """Bytes by which each of the daemon's processes may grow in an hour of sessions every minute."""
