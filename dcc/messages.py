@@ -119,11 +119,11 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def printable_detail(text: str) -> str:
-    """A detail as messages show it: shortened, with what cannot be printed escaped."""
-    text = text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape", "replace").decode() for one in text)
+    """A detail as messages show it: with what cannot be printed escaped, and shortened."""
+    shown = text[: LONGEST_SHOWN + 1]
+    if not shown.isprintable():
+        shown = "".join(one if one.isprintable() else one.encode("unicode_escape", "replace").decode() for one in shown)
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 3]}..."
 
 
 def to_json(details: Details) -> str | None:
