@@ -20,7 +20,7 @@ from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
-from dcc.tracker.queries.board import archives_on_page
+from dcc.tracker.queries.board import submissions_on_page
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import find_submissions
 from dcc.tracker.queries.submission_stories import submission_story
@@ -104,7 +104,7 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
     for text in texts_of(planted, of_all):
         assert DELEGATE in text
     assert "J: The centre acts. Centre J decides." in texts_of(planted, of_all)[0]
-    (listed,) = in_reading(planted.tracker, archives_on_page, SubmissionFilter(), 1)
+    (listed,) = in_reading(planted.tracker, submissions_on_page, SubmissionFilter(), 1)
     assert DELEGATE in str(listed.reason)
     catalogue = load_catalogue("en", planted.settings)
     found = all_causes(planted)
@@ -118,7 +118,7 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
         assert "{" not in cause.title(catalogue) + cause.remedy(catalogue)
     decline(planted)
     assert all_causes(planted) == [[]] * 5
-    (listed,) = in_reading(planted.tracker, archives_on_page, SubmissionFilter(), 1)
+    (listed,) = in_reading(planted.tracker, submissions_on_page, SubmissionFilter(), 1)
     assert "It was turned down: Made by mistake" in str(listed.reason)
 
 

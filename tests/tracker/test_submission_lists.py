@@ -100,7 +100,7 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
         ]
         assert board.count_cells(connection, SubmissionFilter(centre="H", status=Status.DONE)) == [valid]
         assert sum(cell.count for cell in board.count_cells(connection, january)) == 2
-        found = [board.archives_on_page(connection, january, page) for page in (1, 2)]
+        found = [board.submissions_on_page(connection, january, page) for page in (1, 2)]
     assert [[str(one.key) for one in page] for page in found] == [
         ["add/H.2026-01-02.7.impc.zip", "add/H.2026-01-02.1.impc.zip"],
         [],
@@ -127,7 +127,7 @@ def test_what_names_no_centre_is_of_that_on_whose_source_it_is_at_present(tracke
         for centre, keys in expected.items():
             wanted = SubmissionFilter(centre=centre)
             listed = submission_lists.find_submissions(connection, wanted)
-            shown = board.archives_on_page(connection, wanted, 1)
+            shown = board.submissions_on_page(connection, wanted, 1)
             assert sorted(f"{one.action}/{one.file_name}" for one in listed) == keys
             assert sorted((one.centre, str(one.key)) for one in shown) == [(centre, key) for key in keys]
             assert sum(cell.count for cell in board.count_cells(connection, wanted)) == len(keys)
@@ -135,7 +135,7 @@ def test_what_names_no_centre_is_of_that_on_whose_source_it_is_at_present(tracke
             if centre:
                 assert sorted(str(line.key) for line in submissions_of_centre(connection, centre)) == keys
         cells = [(cell.centre, cell.count) for cell in board.count_cells(connection, SubmissionFilter())]
-        everything = board.archives_on_page(connection, SubmissionFilter(), 1)
+        everything = board.submissions_on_page(connection, SubmissionFilter(), 1)
     assert cells == [("H", 2), ("J", 1), ("", 1)]
     assert sorted(one.centre for one in everything) == ["", "H", "H", "J"]
 

@@ -25,7 +25,7 @@ from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
-from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
+from dcc.tracker.queries.board import PAGE_SIZE, BoardSubmission, Cell, count_cells, status_colours, submissions_on_page
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.register.centres import list_centres
 
@@ -44,7 +44,7 @@ class Board:
     wanted: SubmissionFilter
     page: int
     cells: tuple[Cell, ...]
-    archives: tuple[BoardArchive, ...]
+    archives: tuple[BoardSubmission, ...]
     centres: tuple[str, ...]
     colours: Mapping[Status, str]
     made: datetime
@@ -111,7 +111,7 @@ def collect_board(connection: Connection, wanted: SubmissionFilter, page: int) -
         wanted,
         page,
         tuple(count_cells(connection, wanted)),
-        tuple(archives_on_page(connection, wanted, page)),
+        tuple(submissions_on_page(connection, wanted, page)),
         tuple(sorted({*centres, *([wanted.centre] if wanted.centre else [])})),
         status_colours(connection),
         utc_now(),
@@ -142,7 +142,7 @@ def board_json(board: Board, link_of_submission: Callable[[SubmissionKey], str])
     return json.dumps(content, indent=2)
 
 
-def _state(one: Cell | BoardArchive) -> dict[str, str | None]:
+def _state(one: Cell | BoardSubmission) -> dict[str, str | None]:
     return {"centre": one.centre or None, "phase": one.phase.short_name, "status": one.status.short_name}
 
 

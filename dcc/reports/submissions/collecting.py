@@ -211,11 +211,11 @@ def collect_session(
 
 def _summary(zips: Sequence[SubmissionLine], causes: FoundCauses, *, troubled: bool = False) -> dict[str, Any]:
     """The fields of a summary on archives and causes."""
-    counts = Counter(zip_line.outcome for zip_line in zips)
-    states = Counter((zip_line.phase, zip_line.status) for zip_line in zips)
+    counts = Counter(line.outcome for line in zips)
+    states = Counter((line.phase, line.status) for line in zips)
     return {
         "made": utc_now(),
-        "tone": _tone((zip_line.tone for zip_line in zips if not zip_line.needs_nobody), troubled=troubled),
+        "tone": _tone((line.tone for line in zips if not line.needs_nobody), troubled=troubled),
         "zips": tuple(zips[:MAX_ZIPS]),
         "zips_total": len(zips),
         "outcomes": {outcome: counts[outcome] for outcome in Outcome if counts[outcome]},

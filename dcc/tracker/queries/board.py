@@ -39,8 +39,8 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class BoardArchive:
-    """An archive on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold.
+class BoardSubmission:
+    """A submission on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold.
 
     `reason` is why it failed, or is not fetched from the source of another centre.
     """
@@ -74,7 +74,7 @@ def _centre(criteria: SubmissionFilter) -> ColumnElement[str]:
     return literal(criteria.centre) if criteria.centre else CENTRE
 
 
-def archives_on_page(connection: Connection, criteria: SubmissionFilter, page: int) -> list[BoardArchive]:
+def submissions_on_page(connection: Connection, criteria: SubmissionFilter, page: int) -> list[BoardSubmission]:
     """The archives that a filter selects, those that came last first: of page `page`, from 1."""
     listed = submission_query().add_columns(_centre(criteria).label("of_centre"))
     query = listed.where(*conditions_of(criteria)).order_by(ZipAction.id.desc())
@@ -85,7 +85,7 @@ def archives_on_page(connection: Connection, criteria: SubmissionFilter, page: i
         reasons[archive.za_id] = Problem(archive.kind, archive.translatable)
     return [
         object_of(
-            BoardArchive,
+            BoardSubmission,
             row,
             centre=row.of_centre or "",
             since=row.last_update,
