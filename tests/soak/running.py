@@ -132,18 +132,18 @@ class Installation:
     def run_session(self) -> int:
         """A session in this process, as `dcc crawl` and Dagster's processes run it; how many sources it crawled."""
         crawled: list[object] = []
-        while True:
-            try:
-                with self.opened() as tracker:
-                    require_current(tracker)
-                    with open_instance(self.settings) as instance:
-                        request = SessionRequest(listeners=Listeners(crawled.append))
-                        run_session(self.settings, tracker, instance, request)
-            except SessionActiveError:
-                # The daemon's turn.
-                time.sleep(_BUSY_SECONDS)
-            else:
-                return len(crawled)
+        request = SessionRequest(listeners=Listeners(crawled.append))
+        # Opened once: alembic keeps a few kilobytes of each opening of Dagster's storage until the process ends.
+        with self.opened() as tracker, open_instance(self.settings) as instance:
+            require_current(tracker)
+            while True:
+                try:
+                    run_session(self.settings, tracker, instance, request)
+                except SessionActiveError:
+                    # The daemon's turn.
+                    time.sleep(_BUSY_SECONDS)
+                else:
+                    return len(crawled)
 
     def sizes(self) -> dict[str, Any]:
         """What of a sample is in databases and files."""
