@@ -194,6 +194,7 @@ def test_init_mends_a_dagster_instance_that_was_left_half_made(bare_dcc: Dcc) ->
     assert are_complete(bare_dcc.home / "dagster")
 
 
+@only_sqlite
 def test_a_new_installation_an_earlier_one_and_one_of_today(bare_dcc: Dcc) -> None:
     assert bare_dcc.error("upgrade", exit_code=2).endswith("See first what it would do: dcc upgrade --check")
     found = bare_dcc.json("upgrade", "--check", exit_code=1)

@@ -310,6 +310,7 @@ def test_of_very_many_failed_documents_a_report_reads_some(
 ) -> None:
     """Those in the archive with the experiments, then the newest; those that were read are not read again."""
     monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 2)
+    monkeypatch.setattr(failed_specimens, "_known", {})
     for day in range(1, 5):
         data.put(f"add/H.2013-09-0{day}.1.impc.zip", wrong_form(f"2013-09-0{day}.1", first=day, mice=1))
     data.run(EARLY, experiments(animals=4))

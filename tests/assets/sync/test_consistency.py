@@ -63,7 +63,8 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
     assert (report.zip_actions, report.failed) == (4, 3)
     assert found() == set(), "all is shown again"
 
-    with open_instance(data.settings.model_copy(update={"home": data.settings.home / "elsewhere"})) as new:
+    elsewhere = {"home": data.settings.home / "elsewhere", "dagster_url": None}
+    with open_instance(data.settings.model_copy(update=elsewhere)) as new:
         assert {rule for rule, _ in found(new)} == {"C20", "C21", "C22"} <= set(CONSISTENCY_RULES)
 
 
