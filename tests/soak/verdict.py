@@ -148,6 +148,7 @@ BOUNDS: dict[str, Bound] = {
     "tracker.source_crawl": _per("sessions", MOST_SITES, "each session crawls each source"),
     "tracker.session_statistics": _per("sessions", MOST_SITES, "a row for each source of a session"),
     "tracker.stored_archive": _per("tracker.zip_download", 1, "a row for each archive that arrived"),
+    "tracker.archive_audit": Bound("an audit a day, whose hour may come: 1", lambda _: 1),
     "tracker.archive_copy": _per("tracker.stored_archive", 1, "one replica"),
     "tracker.server_turn": _per("tracker.file_source", 1, "a row for each server"),
     "tracker.bad_copy": _per("tracker.file_source_has_zip", 1, "the last bad copy of an archive on a source"),
