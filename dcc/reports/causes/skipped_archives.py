@@ -235,8 +235,8 @@ def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[Skip
         if phase is Phase.ZIP_NAME:
             text, why = mark("Its name is refused. {problem}"), SkipReason.REFUSED
         problem = Message("") if fact is None else fact.message
-        acts = acts_in(phase, Status.FAILED) if fact is None else fact.acts
-        acts = Actor.NOBODY if settled else acts
+        blamed = acts_in(phase, Status.FAILED) if fact is None else fact.acts
+        acts = Actor.NOBODY if settled else blamed
         yield SkippedEntry(str(key), why, acts, message(text, phase=phase.short_name, problem=problem), za_id=za_id)
 
 

@@ -207,8 +207,10 @@ def accept_proposals(
     unsuitable author or reason, and the `unreachable` error of either database.
     """
     check_signature(author, reason)
-    with tracker.connect() as connection, qc.connect() as data:
-        copies = listed_copies(connection, data, [proposal.key for proposal in proposals])
+    keys = [proposal.key for proposal in proposals]
+    copies = run_reading(
+        tracker, lambda connection: run_reading(qc, lambda data: listed_copies(connection, data, keys))
+    )
     ended = [
         DecidedProposal(proposal, problem=_COPIED.format(key=proposal.key, copies=", ".join(map(str, some))))
         for proposal in proposals
