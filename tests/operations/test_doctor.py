@@ -1,6 +1,8 @@
 """Each check of `dcc doctor` finds what it is for, and is content where all is well."""
 
+import gc
 import locale
+import os
 import re
 import sqlite3
 import subprocess
@@ -120,6 +122,23 @@ class TestDatabases:
         expect(databases.check_databases, qc_settings, "tracker database", "ok", kind)
         for check in (databases.check_databases, databases.check_schemas):
             assert set(verdicts(check, qc_settings).values()) == {"ok"}
+
+    @only_sqlite
+    @pytest.mark.usefixtures("tracker", "qc_database")
+    def test_they_close_their_files(self, qc_settings: Settings) -> None:
+        def times_open() -> int:
+            links = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+            return sum(link.endswith(".db") for link in links)
+
+        before = times_open()
+        # The collector would close them, too, at some time.
+        gc.disable()
+        try:
+            for check in (databases.check_databases, databases.check_schemas):
+                assert set(verdicts(check, qc_settings).values()) == {"ok"}
+            assert times_open() == before
+        finally:
+            gc.enable()
 
     @only_sqlite
     def test_what_was_not_made_has_to_be(self, settings: Settings) -> None:

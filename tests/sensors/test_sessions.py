@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -205,10 +206,18 @@ def test_a_run_that_repeats_a_dead_one_is_not_dead_for_its_copied_tags(
     assert status_of(instance, repeated) is DagsterRunStatus.STARTING
 
 
+@pytest.fixture
+def instance_in_files(tmp_path: Path) -> Iterator[DagsterInstance]:
+    """One that several threads can use at once: tables in memory cannot be read while another thread writes."""
+    with DagsterInstance.local_temp(str(tmp_path)) as made:
+        yield made
+
+
 def test_a_run_without_a_session_shows_again_and_again_that_it_lives(
-    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    instance_in_files: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_processes, "LIFE_SECONDS", 0.05)
+    instance = instance_in_files
     run = instance.create_run_for_job(show_changes, status=DagsterRunStatus.STARTED)
 
     def last_sign() -> datetime:

@@ -145,7 +145,8 @@ def check_schemas(environment: Environment) -> Iterator[CheckFinding]:
         if file_is_missing(engine):
             continue
         try:
-            require_current(engine)
+            with disposed(engine):
+                require_current(engine)
         except DatabaseUnreachableError:
             continue
         except DccError as error:
