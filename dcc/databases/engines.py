@@ -236,7 +236,8 @@ def first_unwritable(path: Path) -> Path | None:
     """The first of the folder of a SQLite file, the file, and those beside it that this user cannot write to."""
     beside = [path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-shm")]
     for each in (path.parent, path, *beside):
-        if os.access(each, os.F_OK) and not os.access(each, os.W_OK):
+        # The last connection that closes, of whatever process, removes those beside it meanwhile.
+        if os.access(each, os.F_OK) and not os.access(each, os.W_OK) and os.access(each, os.F_OK):
             return each
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -45,8 +46,10 @@ def stems_from_full_disk(error: BaseException) -> bool:
 
 def free_bytes(place: Path) -> int:
     """Bytes that this user may still write on the disk of `place`, which need not exist yet."""
-    existing = next((path for path in (place, *place.parents) if path.exists()), Path("/"))
-    return shutil.disk_usage(existing).free
+    for path in (place, *place.parents):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return shutil.disk_usage(path).free
+    return shutil.disk_usage("/").free
 
 
 def no_space_left(place: Path) -> str:

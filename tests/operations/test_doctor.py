@@ -141,6 +141,23 @@ class TestDatabases:
             gc.enable()
 
     @only_sqlite
+    @pytest.mark.usefixtures("tracker", "qc_database")
+    def test_files_that_another_connection_takes_away_meanwhile_are_no_failure(
+        self, qc_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        access, looked_at = os.access, set()
+
+        def asked(path: Path, mode: int) -> bool:
+            if path.name.endswith(("-wal", "-shm")) and path not in looked_at:
+                looked_at.add(path)
+                return True
+            return access(path, mode)
+
+        monkeypatch.setattr(os, "access", asked)
+        assert set(verdicts(databases.check_databases, qc_settings).values()) == {"ok"}
+        assert len(looked_at) == 4
+
+    @only_sqlite
     def test_what_was_not_made_has_to_be(self, settings: Settings) -> None:
         said = ("tracker.db", " -> Make it: dcc init, or set DCC_HOME.")
         expect(databases.check_databases, settings, "tracker database", "failed", *said)

@@ -7,6 +7,7 @@ import stat
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -99,7 +100,9 @@ def _check_file(environment: Environment, database: Database, path: Path) -> Ite
         yield failed(subject, f"{file} cannot be written to.", advice_on_writing(file))
         return
     wal = path.with_name(f"{path.name}-wal")
-    size = wal.stat().st_size if wal.exists() else 0
+    size = 0
+    with suppress(FileNotFoundError):
+        size = wal.stat().st_size
     if size > _LARGE_WAL_BYTES:
         yield warning(
             subject,
