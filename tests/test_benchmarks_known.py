@@ -45,10 +45,11 @@ def test_a_session_finds_nothing_new_in_what_the_benchmark_put_there(known: Know
     assert timing.peak_mb > 10
     with known.databases() as (_, tracker, qc):
         with tracker.connect() as connection:
-            waiting, done = StateCount(Phase.QC, Status.PENDING, 10), StateCount(Phase.QC, Status.DONE, 11)
+            waiting = StateCount(Phase.QC, Status.PENDING, known.known // 2)
+            done = StateCount(Phase.QC, Status.DONE, known.known - known.known // 2)
             assert count_submission_states(connection) == [waiting, done]
-            assert sum(one.count for one in count_documents(connection)) == 21 * DOCUMENTS
-        assert count_in(qc, DOCUMENT) == 21 * DOCUMENTS
+            assert sum(one.count for one in count_documents(connection)) == known.known * DOCUMENTS
+        assert count_in(qc, DOCUMENT) == known.known * DOCUMENTS
 
 
 @pytest.mark.servers

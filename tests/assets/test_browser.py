@@ -108,7 +108,8 @@ def hostile(page: ServedPage, tmp_path_factory: pytest.TempPathFactory) -> str:
     said, errors = folder / "said", folder / "errors"
     assert run_dcc(["source", "add", *place], folder, page.environment, said, errors) == 0, errors.read_text()
     number = said.read_text().strip()
-    assert run_dcc(["crawl", "--source", number], folder, page.environment, said, errors) == 1, errors.read_text()
+    ended = run_dcc(["crawl", "--source", number], folder, page.environment, said, errors)
+    assert ended == 1, said.read_text() + errors.read_text()
     return f"J-{number}"
 
 
