@@ -31,7 +31,7 @@ from dcc.vocabulary import Actor, Severity
     needs=Impress,
 )
 def pipeline_exists(block: Block, at: Context) -> Iterator[Fault]:
-    """A centre's pipeline exists in IMPReSS; nothing of the centre is checked otherwise."""
+    """A centre's pipeline exists in IMPReSS; nothing in the centre is checked otherwise."""
     if block.pipeline is not None and block.pipeline not in at.impress.pipelines:
         yield fault(block.line, block.pipeline, centre=block.centre)
 

@@ -29,7 +29,7 @@ _INCREMENTS = mark("Submit all increments that IMPReSS lists, each with an incre
 _LISTED = mark("Use the increments that IMPReSS lists for this parameter.")
 _TOO_FEW = Declaration(
     message=mark(
-        "The parameter {parameter} has {number} values and needs at least {minimum}. Submit the others, "
+        "The parameter {parameter} has {number} of the {minimum} values that it needs. Submit the others, "
         "each with an incrementStatus where it has no value."
     ),
     cause=mark("{parameter} has fewer than the {minimum} values that it needs"),

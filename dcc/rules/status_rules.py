@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dcc.declarations import Declaration
-from dcc.documents.contents import Experiment, Line, SeriesValue, SimpleParameter, Specimen, StatusCode
+from dcc.documents.contents import Experiment, Line, SeriesValue, SimpleParameter, Specimen
 from dcc.messages import mark, message
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import StatusCodes
@@ -71,10 +71,10 @@ def _faults_of_code(text: str, family: str, codes: StatusCodes, line: int, below
         yield Fault(line, text, details, "misplaced", Severity.WARNING if lenient else None, below)
 
 
-def _faults_of_text(status: str, line: int) -> Iterator[Fault]:
+def _faults_of_text(status: str, line: int, below: str = "") -> Iterator[Fault]:
     """The fault of a status whose code requires a text after the colon that is missing."""
     if code_of(status) in _NEEDING_TEXT and not status.partition(":")[2].strip():
-        yield fault(line, status, status_code=status.strip().rstrip(":"))
+        yield fault(line, status, below=below, status_code=status.strip().rstrip(":"))
 
 
 @rule(
@@ -153,11 +153,12 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
 )
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
     """A status code that asks for text, such as IMPC_PSC_015, has it after a colon."""
-    statuses: tuple[StatusCode | None, ...]
-    statuses = (entity.status_code,) if isinstance(entity, Specimen) else entity.status_codes
-    for status in statuses:
-        if status is not None:
-            yield from _faults_of_text(status.code, status.line)
+    if isinstance(entity, Specimen):
+        statuses = [] if entity.status_code is None else [("/statusCode", entity.status_code)]
+    else:
+        statuses = [(f"/statusCode[{number}]", status) for number, status in enumerate(entity.status_codes, 1)]
+    for below, status in statuses:
+        yield from _faults_of_text(status.code, status.line, below)
 
 
 @rule_of_shape(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Final
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, func, select
 
 from dcc.databases.list_parameters import change_rows
 from dcc.databases.transactions import run_writing
@@ -32,9 +33,10 @@ from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.upload_findings import UploadFinding
+from dcc.qc.apply.versions import is_lifetime_of
 from dcc.qc.database import EMPTY_TABLES, scratch_database
 from dcc.qc.judging.lookups import SqlLookups, questionable
-from dcc.qc.models import DOCUMENT, SPECIMEN, QcBase
+from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, LIFETIME, SPECIMEN, QcBase
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import DocumentWriter, PreparedFile, PreparedWriter
@@ -56,7 +58,7 @@ from dcc.runtime.clock import utc_today
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.tracker.states import VALID
-from dcc.validation.verdicts import DocumentToJudge, DraftFile, PathVerdict
+from dcc.validation.verdicts import DocumentToJudge, DraftFile, EntityInDocument, PathVerdict, RuleProblem
 from dcc.vocabulary import DocumentState
 
 _ROWS_HELD: Final = 1_000
@@ -71,6 +73,14 @@ _PRESUMED: Final = (
     .where(SPECIMEN.c.id.in_(_LAST_VERSIONS), DOCUMENT.c.action == Action.EDIT.value)
 )
 """The animals that are presumed to be there: an edit was the last to name them, and no other document submits them."""
+_FORMER: Final = {
+    kind: select(table.c.document_id, BLOCK.c.position, table.c.position)
+    .join(BLOCK, BLOCK.c.id == table.c.block_id)
+    .join(LIFETIME, is_lifetime_of(kind))
+    .where(LIFETIME.c.ended_by.is_not(None), ~table.c.is_current)
+    for kind, table in ENTITY_TABLES.items()
+}
+"""The entities that were replaced or deleted: their document, centre element and position."""
 
 
 @dataclass
@@ -175,6 +185,10 @@ class Judge:
         standing = list(self._apply(kept))
         with self._engine.connect() as connection:
             presumed = connection.scalars(_PRESUMED).all()
+            former = _former_entities(connection)
+        for one in standing:
+            if one.id in former:
+                kept.add(one.document.path, former=former[one.id])
         if not presumed:
             self._judge_applied(standing, ABOUT_SPECIMENS, kept)
             return
@@ -203,7 +217,8 @@ class Judge:
         # Of what is only perhaps refused, more is told.
         takes_no_effect = applied.repeated or (is_refused and shown == list(applied.findings))
         if takes_no_effect or shown:
-            kept.add(one.path, takes_no_effect, map(_problem_of, map(self._named, shown)))
+            problems = map(_problem_of, map(self._named, shown))
+            kept.add(one.path, problems, takes_no_effect=takes_no_effect)
         if not takes_no_effect and one.submitted.action is not Action.DELETE:
             yield _Standing(applied.document_id, one, is_refused)
 
@@ -234,7 +249,7 @@ class Judge:
                 )
                 context = self._context(document, lookups)
                 found = check_against_others(contents, context, document.refused, rules)
-                kept.add(document.path, False, map(_problem_of, found))
+                kept.add(document.path, map(_problem_of, found))
 
     def close(self) -> None:
         """Close the file of rows, if it was not."""
@@ -278,6 +293,18 @@ def _noting(findings: Iterable[Finding], refused: set[int | None]) -> Iterator[F
         yield finding
 
 
+def _former_entities(connection: Connection) -> dict[int, set[EntityInDocument]]:
+    """The replaced and deleted entities of each document, by its id."""
+    former: dict[int, set[EntityInDocument]] = defaultdict(set)
+    for kind, query in _FORMER.items():
+        for document_id, block, position in connection.execute(query):
+            former[document_id].add(EntityInDocument(block, kind, position))
+    return former
+
+
 def _problem_of(finding: Finding | UploadFinding) -> Problem:
     text = message_of(finding.code, with_value(finding.details, finding.value))
-    return Problem(finding.rule, text, finding.line, code=finding.code, severity=finding.severity)
+    told = finding.rule, text, finding.line, None, finding.code, finding.severity
+    if isinstance(finding, UploadFinding):
+        return Problem(*told)
+    return RuleProblem(*told, entity=EntityInDocument(finding.block, finding.entity_kind, finding.entity))

@@ -14,8 +14,24 @@ from dcc.errors import DocumentError
 from dcc.messages import mark, message
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem
+from dcc.vocabulary import EntityKind
 
 _TOGETHER: Final = 200
+
+
+class EntityInDocument(NamedTuple):
+    """The kind of an entity, its position, and that of its centre element; None for what is in no entity."""
+
+    block: int | None
+    kind: EntityKind | None
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleProblem(Problem):
+    """A finding of a rule on the content of a document, with the entity that it is in."""
+
+    entity: EntityInDocument | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -49,11 +65,15 @@ class PathVerdict:
 
     def add_later(self, later: LaterFindings, most: int, awaiting: Collection[str]) -> None:
         """Add what other documents add; `awaiting` are the rules about what may have been submitted before."""
-        if later.takes_no_effect:
-            for some in (self.errors, self.warnings):
+        for some in (self.errors, self.warnings):
+            if later.takes_no_effect:
                 some[:] = [one for one in some if one.kind != rule_of(one.code)]
-        self.add((problem for problem in later.problems if problem.kind not in awaiting), most)
-        self.missing += (problem for problem in later.problems if problem.kind in awaiting)
+            # Behind a full list may be more than it tells.
+            elif len(some) < most:
+                some[:] = later.standing(some)
+        problems = later.standing(later.problems)
+        self.add((problem for problem in problems if problem.kind not in awaiting), most)
+        self.missing += (problem for problem in problems if problem.kind in awaiting)
 
     def with_documents(self) -> Iterator[PathVerdict]:
         """The verdict, with the error that documents of it fail, if any, and those on its documents."""
@@ -67,10 +87,20 @@ class PathVerdict:
 
 
 class LaterFindings(NamedTuple):
-    """What other documents add to a verdict. Of a document that `takes_no_effect`, no rule's other findings count."""
+    """What other documents add to a verdict. Of a document that `takes_no_effect`, no rule's other findings count.
+
+    Nor do those in its `former` entities, which other documents replaced or deleted.
+    """
 
     takes_no_effect: bool
     problems: list[Problem]
+    former: Collection[EntityInDocument]
+
+    def standing(self, problems: list[Problem]) -> list[Problem]:
+        """Those of some problems that are in no former entity."""
+        if not self.former:
+            return problems
+        return [one for one in problems if not (isinstance(one, RuleProblem) and one.entity in self.former)]
 
 
 class DocumentToJudge(NamedTuple):
@@ -99,10 +129,17 @@ class DraftFile:
         self._drafts.append(self._file.tell())
         pickle.dump(draft, self._file)
 
-    def add(self, path: str, takes_no_effect: bool, problems: Iterable[Problem]) -> None:
+    def add(
+        self,
+        path: str,
+        problems: Iterable[Problem] = (),
+        *,
+        takes_no_effect: bool = False,
+        former: Collection[EntityInDocument] = (),
+    ) -> None:
         """Store one of the additions to a document's draft, some problems at a time, since there may be many."""
         self._later.setdefault(path, []).append(self._file.tell())
-        pickle.dump(takes_no_effect, self._file)
+        pickle.dump((takes_no_effect, former), self._file)
         coming = iter(problems)
         while some := list(islice(coming, _TOGETHER)):
             pickle.dump(some, self._file)
@@ -119,11 +156,14 @@ class DraftFile:
     def _additions(self, path: str) -> LaterFindings:
         takes_no_effect = False
         problems: list[Problem] = []
+        former: set[EntityInDocument] = set()
         for place in self._later[path]:
             self._file.seek(place)
-            takes_no_effect |= self._next()
+            has_no_effect, ended = self._next()
+            takes_no_effect |= has_no_effect
+            former.update(ended)
             problems += chain.from_iterable(iter(self._next, []))
-        return LaterFindings(takes_no_effect, problems)
+        return LaterFindings(takes_no_effect, problems, former)
 
     def _next(self) -> Any:
         return pickle.load(self._file)  # noqa: S301 - written by this process, to a file that has no name

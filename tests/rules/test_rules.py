@@ -1,12 +1,17 @@
 """Each integrity rule: a document that breaks just it, one that does not, and its edge."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from lxml import etree
 
 from dcc.declarations import all_declared, rule_of
 from dcc.documents.contents import Content, Experiment, Genotype, Line, MediaSampleParameter, Specimen
+from dcc.documents.reading import read_document
+from dcc.documents.writing_xml import write_document
+from dcc.naming import DocumentKind
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULES
 from dcc.vocabulary import Severity
@@ -505,6 +510,22 @@ def test_a_rule_finds_what_breaks_it_and_nothing_else_does(rule: str) -> None:
             assert finding.message.endswith(".")
             assert finding.line > 0
             assert finding.path.startswith(("/centreSpecimenSet/centre[", "/centreProcedureSet/centre["))
+
+
+def test_each_finding_is_on_the_line_of_the_element_that_its_path_names(tmp_path: Path) -> None:
+    for example in EXAMPLES:
+        is_about_animals = any(isinstance(content, Specimen) for content in example.document)
+        kind = DocumentKind.SPECIMEN if is_about_animals else DocumentKind.EXPERIMENT
+        path = tmp_path / "document.xml"
+        path.write_bytes(write_document(kind, example.document))
+        root = etree.parse(path).getroot()
+        for element in root.iter(etree.Element):
+            element.tag = etree.QName(element).localname
+        for finding in check(list(read_document(path, kind)), **example.options):
+            (named,) = root.xpath(finding.path)
+            # Animals of experiments, and terms, are texts: what has them has the line.
+            has_line = named.getparent() if named.tag in ("specimenID", "term") else named
+            assert finding.line == has_line.sourceline, f"{example}: {finding}"
 
 
 @pytest.mark.parametrize("said", PLAIN, ids=lambda said: type(said).__name__)

@@ -210,6 +210,41 @@ def test_a_repeated_experiment_is_found_at_both_until_one_is_deleted(data: DataI
 
 
 @only_sqlite
+def test_what_an_edit_or_a_deletion_ended_is_judged_by_neither(data: DataInstallation) -> None:
+    (animals,) = data_installations.specimens(mice=3).values()
+    (runs,) = data_installations.experiments(animals=3).values()
+    (third,) = data_installations.specimens(mice=1, first=3).values()
+    (third_run,) = data_installations.experiments(animals=1, first=3).values()
+    related = b'<relatedSpecimen specimenID="NoSuch" relationship="littermate"/><genotype'
+    faulty = animals.replace(b'colonyID="', b'colonyID="No').replace(b"<genotype", related)
+    faulty_runs = re.sub(rb"<value>[^<]*<", rb"<value>approx. 3<", runs).replace(b"<specimenID>H-M", b"<specimenID>No")
+    # What stands on one line is told apart, and what stands stays.
+    on_one_line = faulty.replace(b"\n", b" ")
+    first = {"specimen": on_one_line, "experiment": faulty_runs}
+    put_each_day(data, (Action.ADD, first), (Action.EDIT, {"specimen": third, "experiment": third_run}))
+    found = codes_of(judged_alike(data))
+    assert found == {
+        "H.2013-11-01.1.specimen.impc.xml": {"S4", "S14"},
+        "H.2013-11-01.1.experiment.impc.xml": {"P9", "E4"},
+    }
+    put_each_day(
+        data,
+        (Action.ADD, first),
+        (Action.EDIT, {"specimen": third, "experiment": third_run}),
+        (Action.EDIT, {"specimen": animals, "experiment": runs}),
+        (Action.DELETE, {"experiment": third_run}),
+        (Action.DELETE, {"specimen": third}),
+    )
+    assert judged_alike(data) == {}
+    # Where one error is kept, others behind it may be in what stands.
+    told = found_by_validation(data.with_settings(max_document_errors=1), [data.folder.path], load_shipped())
+    assert codes_of(told) == {
+        "H.2013-11-01.1.specimen.impc.xml": {"S4"},
+        "H.2013-11-01.1.experiment.impc.xml": {"P9"},
+    }
+
+
+@only_sqlite
 def test_a_copy_of_what_stands_is_refused_by_neither(data: DataInstallation) -> None:
     (animals,) = data_installations.specimens(mice=2).values()
     (runs,) = data_installations.experiments(animals=2).values()
