@@ -120,13 +120,13 @@ class Staging:
         part = self.part(key)
         self._origin(key).unlink(missing_ok=True)
         try:
-            return os.open(part, _NEW_PART)
+            return os.open(part, _NEW_PART, 0o600)
         except FileExistsError:
             # A thread of a stopped session may still write to the old file, which is separate then.
             part.unlink(missing_ok=True)
         except FileNotFoundError:
             make_directory(part.parent)
-        return os.open(part, _NEW_PART)
+        return os.open(part, _NEW_PART, 0o600)
 
     def note_origin(self, key: SubmissionKey, origin: Origin) -> None:
         """Record the part's origin, so that it can be continued."""

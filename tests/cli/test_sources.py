@@ -413,3 +413,5 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     assert "Next: dcc source resume 1  # ends the pause" in dcc("source", "why", 1).stderr
     resumed = dcc("source", "resume", 1).stdout
     assert resumed.startswith("File source 1 is not paused any more. It is not due until 20")
+    dcc("source", "set-state", 1, "maintenance")
+    assert "(H, file://localhost): in the state maintenance\n" in dcc("crawl").stdout

@@ -7,10 +7,15 @@ from dcc.cli.demo import submissions
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.submission_lines import submissions_of_centre
+from dcc.runtime.clock import utc_now
+from dcc.sources.crawl_policy import Pause
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import select_submissions
+from dcc.tracker.register import file_sources
+from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_schedules import set_pause
 from dcc.vocabulary import Actor
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
@@ -93,6 +98,24 @@ def test_archives_on_hold_and_cancelled_ones_are_not_told_as_fetched_or_taken(
         UPLOADING: Outcome.WITHDRAWN,
         BROKEN: Outcome.WAITING,
     }
+
+
+def test_archives_wait_for_their_source_while_it_is_left_alone(installation: Installation, folder: Folder) -> None:
+    folder.put(TAKEN)
+    installation.crawl()
+
+    def said(waiting: str) -> bool:
+        rows = in_reading(installation.tracker, skipped_entries, folder.source_id)
+        return waiting in {str(row.message) for row in rows if row.why is SkipReason.WAITING}.pop()
+
+    assert said("the next session fetches them")
+    in_writing(installation.tracker, file_sources.set_source_state, folder.source_id, SourceState.MAINTENANCE)
+    installation.run_session()
+    assert said("a session fetches them when it may use the source again")
+    in_writing(installation.tracker, file_sources.set_source_state, folder.source_id, SourceState.AVAILABLE)
+    in_writing(installation.tracker, set_pause, folder.source_id, Pause("They ask.", "wrangler", utc_now()))
+    installation.run_session()
+    assert said("a session fetches them when it may use the source again")
 
 
 def test_archives_beyond_the_number_that_is_listed_are_counted(installation: Installation, folder: Folder) -> None:

@@ -45,6 +45,8 @@ def test_archives_lie_by_action_with_their_contents_and_parts_beside_them_for_th
     for directory in (staging.root, staging.root / "add"):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     staging.prepare(KEY)
+    os.close(staging.begin_part(KEY))
+    assert staging.part(KEY).stat().st_mode & 0o111 == 0, "What centres send is no program."
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Row, select, update
 
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
-from dcc.outcomes import SubmissionKey
+from dcc.outcomes import HELD, SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
@@ -42,6 +42,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import REFUSED, WAITING
@@ -235,10 +236,15 @@ class TestRefusedNames:
     @pytest.mark.both_databases
     def test_a_centre_registered_later_makes_its_archives_acceptable(self, shelf: Shelf) -> None:
         file = ListedFile("J.2013-10-31.7.impc.zip", 1, 1)
+        key = SubmissionKey(Action.ADD, file.name)
         shelf.add(file, A)
+        (reason,) = in_reading(shelf.tracker, submission_story, key).reasons
+        assert "'J', which is not registered" in reason.message
         centre = seed_centre(shelf.tracker, "J")
         found = shelf.add(file, A)
-        assert found.accepted_zips == [SubmissionKey(Action.ADD, file.name)]
+        assert found.accepted_zips == [key]
+        kinds = [reason.kind for reason in in_reading(shelf.tracker, submission_story, key).reasons]
+        assert kinds == [HELD], "Neither people nor reports are told any more that it is refused."
         assert (found.known, found.new_zips) == (2, [])
         assert shelf.states() == [WAITING, WAITING]
         (archive,) = (row for row in shelf.rows(ZipFile) if row.file_name == file.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import reduce
 from itertools import permutations, product
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, select
 
 from dcc.databases.schema import init_database
+from dcc.databases.transactions import writing
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
@@ -105,6 +107,8 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
     assert (row.za_id, row.from_phase_id, row.from_status_id) == (archive.za_id, *NOT_DOWNLOADED)
     assert (row.requested_by, row.reason, row.last_download_id) == ("w" * 64, "r" * 256, download)
     assert before <= row.created <= utc_now()
+    report(tracker, on_download(download, NOT_DOWNLOADED))
+    assert action_state(tracker, archive) == WAITING, "What a session still reports of earlier attempts does not count."
 
 
 @pytest.mark.both_databases
@@ -232,6 +236,21 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
         report(tracker, on_document(documents[place], state))
         expected[place] = advance(expected[place], state)
     assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
+
+
+@pytest.mark.both_databases
+def test_reports_at_once_about_documents_of_one_archive_are_all_seen_by_its_submission(
+    tracker: Engine, archive: SeededSubmission
+) -> None:
+    one, other = seed_documents(tracker, seed_download(tracker, archive.hosting_id, EXTRACTED), 2)
+    with ThreadPoolExecutor(1) as pool:
+        with writing(tracker) as connection:
+            progress.report(connection, [on_document(one, VALID)])
+            meanwhile = pool.submit(report, tracker, on_document(other, VALID))
+            # Unless it waits, it takes the first document for one that is not validated yet.
+            wait([meanwhile], timeout=0.5)
+        meanwhile.result(30)
+    assert action_state(tracker, archive) == VALID
 
 
 # Rows are named by place: 0 is the submission, 1 and 2 its downloads, 3 to 8 their documents.

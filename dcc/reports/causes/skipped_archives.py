@@ -129,7 +129,9 @@ def skipped_entries(
     ids = {each.za_id for each in named.values() if each.za_id is not None}
     apart = {*(archive.za_id for archive in unfetched), *uploading, *ids}
     beside: dict[str, int] = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[limit:])}
-    counted = _counted(connection, source_id, crawl, beside, apart)
+    # From a source that was listed not long ago, archives are fetched.
+    left_alone = any(why_not_crawled(source, None if due is None or due.may_be_used else due))
+    counted = _counted(connection, source_id, crawl, beside, apart, left_alone=left_alone)
     return [*_of_source(source, crawl, due), *named.values(), *counted]
 
 
@@ -262,6 +264,10 @@ _COUNTED: Final = {
     ),
 }
 
+_WAIT_FOR_SOURCE: Final = mark(
+    "Archives that wait for their download, {number}: a session fetches them when it may use the source again."
+)
+
 _ACTS: Final = {
     SkipReason.FAILED: Actor.CENTRE,
     SkipReason.HELD: Actor.CENTRE,
@@ -275,10 +281,13 @@ def _counted(
     crawl: CrawlEntry | None,
     beside: Mapping[str, int],
     apart: set[int],
+    *,
+    left_alone: bool,
 ) -> Iterator[SkippedEntry]:
     """How many entries are no archives, and how many archives failed, wait, are on hold or cancelled, or were taken.
 
-    None of `apart` is counted; `beside` has numbers that are known already.
+    None of `apart` is counted; `beside` has numbers that are known already. `left_alone`: sessions do not
+    use the source.
     """
     waits = or_(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
@@ -296,7 +305,8 @@ def _counted(
     numbers: dict[str, int] = dict(connection.execute(query, {"apart": as_json(apart)}).all())
     numbers[SkipReason.IGNORED] = 0 if crawl is None else crawl.ignored
     numbers.update(beside)
-    for each, text in _COUNTED.items():
+    texts = {**_COUNTED, SkipReason.WAITING: _WAIT_FOR_SOURCE} if left_alone else _COUNTED
+    for each, text in texts.items():
         if number := numbers.get(each):
             yield SkippedEntry(None, each, _ACTS.get(each, Actor.NOBODY), message(text, number=number), number)
 

@@ -40,6 +40,7 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
+from dcc.tracker.states import REFUSED
 from dcc.tracker.submission_rows import (
     CONTACT,
     archive_size,
@@ -48,6 +49,7 @@ from dcc.tracker.submission_rows import (
     latest_downloads,
     not_found_error,
     object_of,
+    state_of,
     with_archives,
 )
 
@@ -189,13 +191,15 @@ def submission_story(connection: Connection, key: SubmissionKey, *, with_documen
     content = connection.execute(_CONTENT, {"number": latest_id}).one_or_none() or row
     noted = _reasons(connection, OF_ACTION, ZipActionLog, ZipActionLog.za_id, [za_id])[za_id]
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
+    # A name that was refused may conform by now.
+    own = [reason for reason in noted if reason not in removals and state_of(row) == REFUSED]
     # A session decides again, so this is computed and not recorded.
     unfetched = unfetched_archives(connection, [za_id])
     waits = [Problem(one.kind, one.translatable, recorded=utc_now()) for one in unfetched]
     older = next((archive for _, archive in submissions_that_wait(connection, [za_id]).values()), None)
     if older is not None:
         waits.append(Problem(WAITS, older.translatable, recorded=utc_now()))
-    reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
+    reasons = [*own, *(latest.reasons if latest else ())]
     return object_of(
         SubmissionStory,
         row,

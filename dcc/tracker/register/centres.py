@@ -88,6 +88,8 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
             f"{centre.short_name!r} is no centre code: 1 to 32 letters and underscores, as in the names of the "
             "centre's files. Use the centre's ILAR code."
         )
+    if connection.scalar(select(Centre.id).where(Centre.short_name == centre.short_name)) is not None:
+        raise _registered(centre.short_name)
     known = {known.short_name: known for known in KNOWN_CENTRES}.get(centre.short_name)
     full_name = centre.full_name or (known.full_name if known else "")
     if not full_name:
@@ -98,8 +100,6 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
     imits_name = centre.imits_name or (known.imits_name if known else None)
     row = asdict(centre) | {"full_name": full_name, "imits_name": imits_name}
     _require_usable(row)
-    if connection.scalar(select(Centre.id).where(Centre.short_name == centre.short_name)) is not None:
-        raise _registered(centre.short_name)
     return {**row, "is_active": True, "created": utc_now()}
 
 
