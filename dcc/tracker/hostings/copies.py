@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, delete, or_, select
+from sqlalchemy import Connection, delete, exists, or_, select
 
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
@@ -87,7 +87,10 @@ def _replace(
 
 
 def earlier_copies(connection: Connection, hosting_ids: Iterable[int]) -> dict[int, EarlierCopy]:
-    """The archives fetched last from these hostings, if their servers gave a tag or time."""
+    """The archives fetched last from these hostings, undamaged, if their servers gave a tag or time.
+
+    Of a damaged one these say nothing: a good one may have the same size and time.
+    """
     return {
         row.zf_id: EarlierCopy(Validators(row.etag, row.last_modified), row.content_size_bytes, row.content_md5)
         for row in rows_about(connection, _EARLIER, hosting_ids)
@@ -107,6 +110,11 @@ _EARLIER: Final = (
         ZipDownload.content_md5.is_not(None),
         ZipDownload.outcome.in_([AttemptOutcome.FINISHED.value, AttemptOutcome.NOT_MODIFIED.value]),
         or_(ZipDownload.etag.is_not(None), ZipDownload.last_modified.is_not(None)),
+        ~exists().where(
+            BadCopy.hosting_id == ZipDownload.zf_id,
+            BadCopy.md5 == ZipDownload.content_md5,
+            BadCopy.reason == CopyFault.DAMAGED.value,
+        ),
     )
     .order_by(ZipDownload.id)
 )
