@@ -314,6 +314,7 @@ def test_a_retry_fetches_a_bad_copy_again_as_a_good_one_may_lie_there_with_its_s
     assert installation.run_session().zips == {}
     assert installation.process_again(KEY).zips[KEY].succeeded
     assert fetches.folders == ["centre"] * 3
+    assert installation.count(BadCopy) == 0
 
 
 @pytest.mark.parametrize(
@@ -341,6 +342,7 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     correct(folder)
     assert installation.run_session().zips[KEY].succeeded
     assert fetches.folders == ["centre"] * 2
+    assert installation.count(BadCopy) == 0
 
 
 @pytest.mark.parametrize("content", [b"x", b"", bytes(2_000_000)], ids=["words", "empty", "zeros"])

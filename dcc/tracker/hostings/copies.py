@@ -20,6 +20,9 @@ from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.tracker.models import BadCopy, FileSource, FileSourceHasZip, PublishedChecksum, ZipAction, ZipDownload, ZipFile
 
 _THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))
+_BAD: Final = select(BadCopy.id, BadCopy.hosting_id, BadCopy.size_bytes, BadCopy.modified).where(
+    BadCopy.hosting_id.in_(IDS)
+)
 _PUBLISHED: Final = (
     select(FileSourceHasZip.za_id, PublishedChecksum.md5)
     .join(PublishedChecksum)
@@ -59,6 +62,14 @@ def record_bad_copies(connection: Connection, bad_copies: Iterable[NewBadCopy]) 
     _replace(
         connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in bad_copies}
     )
+
+
+def forget_bad_copies(connection: Connection, hostings: Iterable[Hosting]) -> None:
+    """Record that good copies came from these hostings, which list some as they listed a bad one."""
+    listed = {hosting.id: (hosting.size_bytes, hosting.modified) for hosting in hostings}
+    bad = rows_about(connection, _BAD, listed)
+    good_by_now = [row.id for row in bad if (row.size_bytes, row.modified) == listed[row.hosting_id]]
+    change_about(connection, delete(BadCopy).where(BadCopy.id.in_(IDS)), good_by_now)
 
 
 def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:
