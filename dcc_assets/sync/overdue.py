@@ -234,8 +234,8 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     who = ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(submission)] for submission in late.zips))
     what = mark(
         "Waiting archives: see `dcc doctor`, then `dcc crawl`; held documents wait for `dcc data confirm`. Failed "
-        "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "
-        "server when it has submitted the documents again, and the next crawl clears this."
+        "archives: send the centre its report. It corrects an archive, or removes it from its server when it has "
+        "submitted the documents again. The next crawl clears this."
     )
     rows = [
         (str(one.key), one.phase.short_name, one.status.short_name, (now - one.since).days, ACTOR_NAMES[_acts_on(one)])

@@ -15,6 +15,8 @@ from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.models import CrawlingSession, Reopening, SessionLock
+from dcc.tracker.register.file_sources import set_source_state
+from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import set_pause
 from dcc.tracker.session_statuses import SessionStatus
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
@@ -79,8 +81,9 @@ def test_checks_that_a_run_announced_and_did_not_make_keep_their_results(
     dagster.session(installation, until=Phase.XSD)
     shown = {check: dagster.checks(check) for check in PAST_NAME}
     assert shown[UNZIP] == {ZIP: "failed", OTHER: "failed"}
+    in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.MAINTENANCE)
     assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.FAILURE
-    assert "its copies are bad" in failure(dagster)
+    assert f"No available file source hosts {ZIP}" in failure(dagster)
     assert {check: dagster.checks(check) for check in PAST_NAME} == shown
     # As a run that was killed: it has announced its checks, and other processes see to its end.
     selection = frozenset(AssetKey(asset) for asset in ZIP_ASSETS)

@@ -96,6 +96,9 @@ def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(
     assert "Say which proposals" in dcc.error(*turn_down, ANIMALS, "--all", "--reason", "x", exit_code=2)
     assert f"No withdrawal of {OTHERS} is proposed" in dcc.error(*turn_down, OTHERS, "--reason", "x", exit_code=2)
     assert "reason is empty" in dcc.error(*turn_down, "--all", "--reason", " ", exit_code=2)
+    for command in ("accept", "turn-down"):
+        asked = ("data", "proposals", command, "--source", dcc.add_folder(f"new for {command}").source_id)
+        assert dcc(*asked, "--reason", "x").stdout == "No withdrawal is proposed, and nothing was changed.\n"
     before = dcc.states()
     assert dcc.json(*turn_down, ANIMALS, "--reason", "H cleared its server up") == [ANIMALS]
     dcc("data", "undo", WEIGHTS, "--reason", "wrong")
@@ -107,6 +110,20 @@ def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(
     assert "No withdrawal is proposed" in dcc("data", "proposals").stdout
     dcc("crawl")
     assert dcc.json("data", "proposals") == []
+
+
+@only_sqlite
+def test_what_is_missing_is_not_known_of_a_source_whose_listings_are_not_compared(dcc: Dcc) -> None:
+    dcc.environment["DCC_UNTIL"] = "zip_name"
+    folder = dcc.add_folder()
+    folder.put(ANIMALS, specimens())
+    dcc("crawl")
+    compared = dcc("source", "missing")
+    assert (compared.stdout, compared.stderr) == ("No archive is known to be missing.\n", "")
+    dcc("source", "change", folder.source_id, "--delta", "disabled")
+    (folder.path / ANIMALS).unlink()
+    dcc("crawl")
+    assert "no crawl looks, by --delta disabled" in dcc("source", "missing", folder.source_id).stderr
 
 
 @only_sqlite

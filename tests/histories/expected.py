@@ -13,7 +13,7 @@ It is written from what docs/centres.md and docs/wranglers.md promise, not from 
 - What a step is left out of goes on without it, except that nothing follows a left-out upload or context. When the step
   is left out no more, the next session for all goes on from there.
 - A retry takes the bytes that are kept, where their place listed them last as it did then.
-- A retry that cannot have the bytes changes nothing. It is refused while only copies known to be bad are listed.
+- A retry that cannot have the bytes changes nothing. It fetches copies known to be bad, too.
 """
 
 import hashlib
@@ -166,10 +166,11 @@ class Expected:
         growing = any((place, archive) in self.growing for place in Place)
         if record is None or record.state == LOADED or record.left_out or growing:
             return False
-        if self._may_be_retried(archive, record):
+        if any(self._candidates(record, set(Place))):
             reachable = set(Place) - self.away
             self._list_anew(archive, record, reachable)
             if record.kept is None or record.kept != (record.last, record.listed.get(record.last)):
+                record.bad.clear()
                 self._attempt(archive, record, reachable)
         self._end_session()
         return True
@@ -222,19 +223,6 @@ class Expected:
         is_not_loaded = record.state == NOT_UPLOADED and record.last is place
         if (record.state in {DAMAGED, INVALID, WRONG} and speaks) or is_not_loaded:
             record.state = WAITING
-
-    def _may_be_retried(self, archive: int, record: Record) -> bool:
-        """Whether a place lists a copy that is not known to be bad."""
-        places = list(self._candidates(record, set(Place)))
-        known = {place: bad for place in places if (bad := self._known_bad(record, place)) is not None}
-        bound = self._bound(archive, record, Place.OWN)
-        md5s = {place: bad.md5 for place, bad in known.items()}
-        return any(
-            self._is_worth_a_look(record, place, known[place], bound)
-            if place in known
-            else not self._is_settled(md5s, bound)
-            for place in places
-        )
 
     def _list_anew(self, archive: int, record: Record, reachable: set[Place]) -> None:
         """Take in how the places that have an archive list it by now."""

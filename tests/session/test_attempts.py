@@ -106,6 +106,18 @@ class TestOnAWebServer:
         assert ended(installation) == [("finished", len(BAD), md5(BAD)), ("not_modified", 0, md5(BAD))]
         assert installation.attempts(KEY) == [(hosted.source_id, "xsd failed")] * 2
 
+    def test_a_retry_of_a_damaged_archive_has_it_sent_whatever_its_tag_and_time_say(
+        self, installation: Installation, web: Web, hosted: Folder
+    ) -> None:
+        """Web servers make a tag of the size and the time, which an archive uploaded anew may have again."""
+        web.server.etag = lambda _: '"the same"'
+        damaged = b"#" * len(GOOD)
+        hosted.put(KEY, damaged)
+        installation.run_session()
+        hosted.put(KEY, GOOD)
+        assert installation.process_again(KEY).zips[KEY].succeeded
+        assert ended(installation) == [("finished", len(GOOD), md5(damaged))] * 2 + [FINISHED]
+
     @pytest.mark.parametrize(
         ("content", "modified"), [(OTHER, MODIFIED - 3600), (submissions.archive(specimens(mice=3)), MODIFIED)]
     )

@@ -10,7 +10,6 @@ from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
-from dcc.errors import ConfigurationError
 from dcc.outcomes import EndReason
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
@@ -22,8 +21,7 @@ from dcc.sources import connect
 from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
-from dcc.tracker.hostings.retries import unavailable_error
-from dcc.tracker.models import BadCopy, FileSourceHasZip, Reopening, XmlFile
+from dcc.tracker.models import BadCopy, FileSourceHasZip, XmlFile
 from dcc.tracker.register import centres
 from dcc.tracker.states import NOT_UPLOADED
 from dcc.vocabulary import Actor
@@ -245,10 +243,8 @@ def test_a_bad_copy_is_not_fetched_again_until_its_listing_changes(
     folder.put(KEY, DAMAGED)
     installation.run_session()
     assert installation.run_session().zips == {}
-    with pytest.raises(ConfigurationError, match=f"damaged .MD5 {md5(DAMAGED)}.*dcc crawl"):
-        installation.process_again(KEY)
     assert fetches.folders == ["centre"]
-    assert (installation.states(), installation.count(Reopening)) == ({KEY: "unzip failed"}, 0)
+    assert installation.states() == {KEY: "unzip failed"}
     folder.put(KEY, GOOD, modified=MODIFIED + 60)
     assert installation.run_session().zips[KEY].succeeded
     assert fetches.folders == ["centre", "centre"]
@@ -306,20 +302,19 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
     assert installation.states() == dict.fromkeys(keys, "xsd done")
 
 
-def test_a_retry_of_a_bad_archive_advises_the_command_that_takes_a_good_one(
-    installation: Installation, folder: Folder
+def test_a_retry_fetches_a_bad_copy_again_as_a_good_one_may_lie_there_with_its_size_and_time(
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
+    """Programs for uploads keep the time of a file: a copy that arrived damaged looks like the whole one."""
     folder.put(KEY, DAMAGED)
-    (key,) = (outcome.key for outcome in installation.run_session().zips.values())
-    assert str(in_reading(installation.tracker, unavailable_error, key)).endswith("take it with: dcc crawl")
-    za_id = in_reading(installation.tracker, centres.find_archive, key).za_id
-    in_writing(installation.tracker, progress.cancel, [za_id], "a wrangler", "Cancelled: a mistake")
-    assert str(in_reading(installation.tracker, unavailable_error, key)).endswith(f"take it with: dcc retry {KEY}")
-    folder.put(KEY, GOOD, modified=MODIFIED + 60)
     installation.run_session()
-    assert installation.states() == {KEY: "zip_name cancelled"}
-    installation.process_again(KEY)
-    assert installation.states() == {KEY: "xsd done"}
+    assert installation.process_again(KEY).zips[KEY].md5 == md5(DAMAGED)
+    assert installation.states() == {KEY: "unzip failed"}
+    folder.put(KEY, GOOD)
+    assert installation.run_session().zips == {}
+    assert installation.process_again(KEY).zips[KEY].succeeded
+    assert fetches.folders == ["centre"] * 3
+    assert installation.count(BadCopy) == 0
 
 
 @pytest.mark.parametrize(
@@ -347,6 +342,7 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     correct(folder)
     assert installation.run_session().zips[KEY].succeeded
     assert fetches.folders == ["centre"] * 2
+    assert installation.count(BadCopy) == 0
 
 
 @pytest.mark.parametrize("content", [b"x", b"", bytes(2_000_000)], ids=["words", "empty", "zeros"])

@@ -542,6 +542,21 @@ def test_what_lies_where_a_source_is_no_longer_listed_is_not_proposed(shelf: She
     assert {name for _, name, _ in shelf.proposed()} == {A.name, B.name, C.name}
 
 
+def test_what_lies_where_a_source_is_no_longer_listed_went_by_our_own_doing_and_is_no_lack_of_its_listing(
+    shelf: Shelf,
+) -> None:
+    shelf.record(ActionListing(Action.ADD, zips=(A, replace(B, folder="2026"))), extent=Extent(depth=1), limit=0)
+    found = shelf.record(ActionListing(Action.ADD, zips=(A,)), limit=0)
+    assert (found.shrunk, found.gone, found.findings) == ([], 1, [])
+    shelf.record(ActionListing(Action.ADD, zips=(A, replace(B, folder="2026"))), extent=Extent(depth=1), limit=0)
+    found = shelf.record(ActionListing(Action.ADD), extent=Extent(exclude=("*.1.*",)), limit=0)
+    assert (found.shrunk, found.gone, found.findings) == ([], 2, [])
+    # Of what it lists, it lacks the last archive.
+    shelf.record(ActionListing(Action.ADD, zips=(A, replace(B, folder="2026"))), extent=Extent(depth=1), limit=0)
+    found = shelf.record(ActionListing(Action.ADD), limit=0)
+    assert (len(found.shrunk), found.gone) == (1, 1)
+
+
 def test_the_strategy_is_kept_with_the_source(shelf: Shelf) -> None:
     with writing(shelf.tracker) as connection:
         assert connection.scalars(select(FileSource.delta)).all() == ["additive", "additive"]

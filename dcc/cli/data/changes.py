@@ -323,6 +323,7 @@ def history(centre: str, specimen: str) -> None:
         )
 
 
+_NONE_PROPOSED = "No withdrawal is proposed, and nothing was changed."
 _STATES = ("open", "accepted", "turned_down", "came_back")
 
 
@@ -423,6 +424,8 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     text = (
         f"Withdrew {documents} of {count_of(len(decided) - len(left), 'archive')}. The next session brings data "
         "contexts and overviews up to date: dcc crawl."
+        if chosen
+        else _NONE_PROPOSED
     )
     made = [{"zip": str(one.proposal.key), **fields_of(one, "withdrawn", "problem")} for one in decided]
     echo_result(made, settings.labelled(text))
@@ -453,7 +456,7 @@ def turn_down(zip_actions: tuple[str, ...], everything: bool, source_id: int | N
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
         decide_proposals(tracker, chosen, WithdrawalProposalState.TURNED_DOWN, author=user_name(), reason=reason)
-    text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
+    text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay." if chosen else _NONE_PROPOSED
     echo_result([str(proposal.key) for proposal in chosen], settings.labelled(text))
 
 

@@ -207,8 +207,8 @@ def _check_use(zip_actions: Sequence[str], *, urgent: bool, sources: bool, group
     examples=["dcc retry add/H.2013-10-31.1.impc.zip", "dcc retry --centre H --code schema-violation --dry-run"],
     exits={
         1: "it failed again, or its name is refused",
-        2: "it has changed since its data were uploaded (`dcc data undo` withdraws these), or no "
-        "available source hosts a copy that is not known to be bad",
+        2: "it has changed since its data were uploaded (`dcc data undo` withdraws these), or no available source "
+        "hosts it",
         3: "",
         4: "the session did not finish: see `dcc crawl`",
     },

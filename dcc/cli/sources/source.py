@@ -487,13 +487,15 @@ def missing(source_id: int | None) -> None:
     from dcc.tracker.register import file_sources
 
     with reading_tracker() as connection:
-        if source_id is not None:
-            file_sources.list_sources(connection, [source_id])
+        sources = file_sources.list_sources(connection, None if source_id is None else [source_id])
         found = missing_archives(connection, source_id)
     names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
     echo_list(
         [{"zip": str(archive.key), **fields_of(archive, *names)} for archive in found],
         "source, submission=zip, missing since=since, loaded, elsewhere, withdrawal=proposal",
         since=lambda one: one["since"] if one["believed"] else f"{one['since']}, not believed yet",
-        none="Every archive that was listed before is listed now.",
+        none="No archive is known to be missing.",
     )
+    for entry in sources:
+        if not entry.delta.compares:
+            warn(f"What file source {entry.id} lists no more is not known: no crawl looks, by --delta {entry.delta}.")

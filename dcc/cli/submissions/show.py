@@ -37,8 +37,8 @@ _ERRORS_SHOWN = 10
 _FURTHER = "      "
 """Before the further lines of a text."""
 _FAULTS = {
-    "damaged": "it is damaged (MD5 {md5}). It is not fetched again until it changes there.",
-    "checksum": "its MD5 {md5} is not the one published. It is not fetched again until it or the .md5 changes.",
+    "damaged": "it is damaged (MD5 {md5}). Sessions fetch it again when it changes there.",
+    "checksum": "its MD5 {md5} is not the one published. Sessions fetch it again when it or the .md5 changes.",
 }
 
 

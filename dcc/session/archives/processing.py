@@ -46,11 +46,11 @@ from dcc.tracker.hostings.download_plan import (
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, note_unfetched
 from dcc.tracker.hostings.owner_notices import add_notices
 from dcc.tracker.hostings.retries import (
+    not_hosted_error,
     reopen_failed_downloads,
     reopen_named,
     reopen_with_registered_names,
     staged_copies_of,
-    unavailable_error,
     with_registered_names,
 )
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
@@ -269,7 +269,7 @@ def _take_up_named(
     za_ids = reopen_named(connection, keys, session.request.requested_by)
     plans = load_waiting(connection, sources, za_ids, by_name=True).planned
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
-        raise unavailable_error(connection, missing)
+        raise not_hosted_error(connection, missing)
     return _without_needless_downloads(connection, session, plans, copies)
 
 

@@ -25,7 +25,13 @@ from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
-from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published
+from dcc.tracker.hostings.copies import (
+    NewBadCopy,
+    earlier_copies,
+    forget_bad_copies,
+    record_bad_copies,
+    record_published,
+)
 from dcc.tracker.hostings.download_plan import StagedSubmission
 from dcc.tracker.hostings.staged_copies import begin_from_staging
 from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
@@ -146,6 +152,7 @@ class UnwrittenResults:
             ],
         )
         record_bad_copies(connection, self.bad_copies)
+        forget_bad_copies(connection, (one.attempt.hosting for one in self.extracted))
         record_published(connection, self.published)
         record_stored_archives(connection, self.stored)
         if self.without_further_attempt:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.outcomes import SubmissionKey
+from dcc.qc.apply.holding import check_signature
 from dcc.qc.judging import rejudging
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, standing_documents
 from dcc.session.data.judging import may_be_judged_again
@@ -40,9 +41,10 @@ def recheck(
     """Let the next session judge documents again: those with findings of `rule`, else all applied ones.
 
     `centre` and `keys` restrict them. Those that the tracker does not count are set back in the QC database alone: it
-    decides even if a running session advances a document in the tracker meanwhile. Raises the `unreachable` error of
-    either database.
+    decides even if a running session advances a document in the tracker meanwhile. Raises ConfigurationError for an
+    unsuitable author or reason, and the `unreachable` error of either database.
     """
+    check_signature(author, reason)
 
     def find(connection: Connection) -> list[int]:
         if rule is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, delete, or_, select
+from sqlalchemy import Connection, delete, exists, or_, select
 
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
@@ -20,6 +20,9 @@ from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.tracker.models import BadCopy, FileSource, FileSourceHasZip, PublishedChecksum, ZipAction, ZipDownload, ZipFile
 
 _THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))
+_BAD: Final = select(BadCopy.id, BadCopy.hosting_id, BadCopy.size_bytes, BadCopy.modified).where(
+    BadCopy.hosting_id.in_(IDS)
+)
 _PUBLISHED: Final = (
     select(FileSourceHasZip.za_id, PublishedChecksum.md5)
     .join(PublishedChecksum)
@@ -61,6 +64,14 @@ def record_bad_copies(connection: Connection, bad_copies: Iterable[NewBadCopy]) 
     )
 
 
+def forget_bad_copies(connection: Connection, hostings: Iterable[Hosting]) -> None:
+    """Record that good copies came from these hostings, which list some as they listed a bad one."""
+    listed = {hosting.id: (hosting.size_bytes, hosting.modified) for hosting in hostings}
+    bad = rows_about(connection, _BAD, listed)
+    good_by_now = [row.id for row in bad if (row.size_bytes, row.modified) == listed[row.hosting_id]]
+    change_about(connection, delete(BadCopy).where(BadCopy.id.in_(IDS)), good_by_now)
+
+
 def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:
     """Record the MD5 published beside an archive, for the archive as listed."""
     _replace(connection, PublishedChecksum, {hosting.id: _row(hosting, md5) for hosting, md5 in published})
@@ -87,7 +98,10 @@ def _replace(
 
 
 def earlier_copies(connection: Connection, hosting_ids: Iterable[int]) -> dict[int, EarlierCopy]:
-    """The archives fetched last from these hostings, if their servers gave a tag or time."""
+    """The archives fetched last from these hostings, undamaged, if their servers gave a tag or time.
+
+    Of a damaged one these say nothing: a good one may have the same size and time.
+    """
     return {
         row.zf_id: EarlierCopy(Validators(row.etag, row.last_modified), row.content_size_bytes, row.content_md5)
         for row in rows_about(connection, _EARLIER, hosting_ids)
@@ -107,6 +121,11 @@ _EARLIER: Final = (
         ZipDownload.content_md5.is_not(None),
         ZipDownload.outcome.in_([AttemptOutcome.FINISHED.value, AttemptOutcome.NOT_MODIFIED.value]),
         or_(ZipDownload.etag.is_not(None), ZipDownload.last_modified.is_not(None)),
+        ~exists().where(
+            BadCopy.hosting_id == ZipDownload.zf_id,
+            BadCopy.md5 == ZipDownload.content_md5,
+            BadCopy.reason == CopyFault.DAMAGED.value,
+        ),
     )
     .order_by(ZipDownload.id)
 )

@@ -170,7 +170,7 @@ def load_waiting(
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest; ties go to
     the older source. Known bad copies are left out while their listing is unchanged, and with them submissions without
-    another source. `by_name` (a person asks for them) includes copies on sources without times, which may have changed.
+    another source. `by_name` (a person asks for them) includes bad copies: a good one may have the same size and time.
     `sources`, `za_ids` and `centres` restrict the result.
     """
     query = _plan_query(sources).where(is_at(ZipAction, WAITING), ~is_on_hold(), named_after(centres))
@@ -366,7 +366,7 @@ def hosting_of(row: Any, **given: object) -> Hosting:
 
 def _hosting(row: Any, by_name: bool) -> Hosting:
     same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
-    is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
+    is_bad = row.bad_md5 is not None and same and not by_name
     bad = KnownBadCopy(row.bad_md5, CopyFault(row.bad_reason)) if is_bad else None
     return hosting_of(row, own=bool(row.own), bad=bad)
 

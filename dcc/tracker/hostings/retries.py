@@ -17,11 +17,10 @@ from dcc.databases.list_parameters import rows_with
 from dcc.errors import BadFileNameError, ConfigurationError, DccError, NotFoundError
 from dcc.messages import mark, message_from_json
 from dcc.outcomes import SubmissionKey
-from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold
 from dcc.tracker.hostings.changed_archives import changed_where_fetched, loaded_submissions, withdrawn_submissions
-from dcc.tracker.hostings.download_plan import hosted, is_unchecked, load_plans, load_plans_among
+from dcc.tracker.hostings.download_plan import is_unchecked, load_plans, load_plans_among
 from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
 from dcc.tracker.models import (
@@ -53,28 +52,26 @@ from dcc.tracker.submission_rows import (
 )
 
 _MAX_TOLD = 3
-_FAULTS = {CopyFault.DAMAGED: "damaged", CopyFault.CHECKSUM: "not what the published MD5 says"}
 _Named = aliased(Centre)
 
 
 def require_retriable(connection: Connection, keys: Sequence[SubmissionKey]) -> None:
     """Check that submissions can be processed again now; changes nothing.
 
-    Raises as `reopen_named`, NotFoundError for one that no available source hosts, and ConfigurationError for one with
-    only known bad copies.
+    Raises as `reopen_named`, and NotFoundError for one that no available source hosts.
     """
     ids = _retriable(connection, keys)
     planned = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
     for key, za_id in ids.items():
         if za_id not in planned:
-            raise unavailable_error(connection, key)
+            raise not_hosted_error(connection, key)
 
 
 def why_not_retriable(connection: Connection, keys: Sequence[SubmissionKey]) -> dict[SubmissionKey, str]:
     """Those of known submissions that cannot be processed again now, each with why; changes nothing."""
     found = _look_up(connection, keys)
     planned = {plan.za_id for plan in load_plans(connection, None, [row.id for row in found.values()], by_name=True)}
-    unplanned = {key: "no available source has a good copy" for key, row in found.items() if row.id not in planned}
+    unplanned = {key: "no available source hosts it" for key, row in found.items() if row.id not in planned}
     return unplanned | {key: reason for key, reason, _ in _obstacles(connection, found)}
 
 
@@ -144,30 +141,6 @@ def reopen_lost_with_source(connection: Connection, source_id: int, requested_by
     reason = mark("The file source that it came from was deleted.")
     ids = [za_id for za_id, state in states.items() if state != CANCELLED]
     progress.reopen(connection, ids, requested_by=person_name(requested_by), reason=reason)
-
-
-def unavailable_error(connection: Connection, key: SubmissionKey) -> ConfigurationError:
-    """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
-    query = (
-        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, is_at(ZipAction, CANCELLED)))
-        .join(BadCopy)
-        .where(is_named(key))
-        .order_by(FileSource.id)
-    )
-    bad = connection.execute(query).all()
-    if not bad:
-        return not_hosted_error(connection, key)
-    copies = "; ".join(
-        f"the one at file source {row.id} was {_FAULTS[CopyFault(row.reason)]} (MD5 {row.md5}, fetched "
-        f"{row.created:%Y-%m-%d %H:%M} UTC)"
-        for row in bad[:_MAX_TOLD]
-    )
-    # A crawl leaves what was cancelled alone.
-    command = f"dcc retry {shlex.quote(str(key))}" if bad[0][-1] else "dcc crawl"
-    return ConfigurationError(
-        f"{key} was not fetched again: its copies are bad and listed as they were then: {copies}. Ask the centre for "
-        f"an archive that is whole. When it lies there, take it with: {command}"
-    )
 
 
 def not_hosted_error(connection: Connection, key: SubmissionKey) -> NotFoundError:

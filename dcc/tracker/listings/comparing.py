@@ -14,7 +14,7 @@ from dcc.databases.list_parameters import rows_with
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, State, Status
-from dcc.sources.base import ActionListing, ListedFile
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING
@@ -85,21 +85,23 @@ class ListingComparison:
 class AbsentHostings:
     """Hostings of `known` archives that a directory no longer lists, as ids.
 
-    `first`: missing for the first time; `again`: missed already by a listing that was not believed.
+    `first`: missing for the first time; `again`: missed already by a listing that was not believed. `left_out`, not
+    `known`: they lie where the source is no longer listed.
     """
 
     known: int = 0
     first: list[int] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
 
     @property
     def all(self) -> list[int]:
-        """All of them."""
+        """All that are missing where the source is listed."""
         return [*self.again, *self.first]
 
 
 def compare_with_known(
-    connection: Connection, source_id: int, listings: Sequence[ActionListing], recent_since: float = math.inf
+    connection: Connection, address: SourceAddress, listings: Sequence[ActionListing], recent_since: float = math.inf
 ) -> ListingComparison:
     """Compare the listed directories of a source with the tracker, in one query.
 
@@ -111,19 +113,21 @@ def compare_with_known(
     count = sum(len(files) for files in listed.values())
     found: dict[SubmissionKey, SeenArchive] = {}
     absent = {ACTION_IDS[listing.action]: AbsentHostings() for listing in listings}
-    rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
+    rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == address.id))
     for part in rows.partitions(_ROWS_AT_ONCE):
         for todo, name, standing, *known in part:
             if todo not in listed:
                 continue
             file = listed[todo].pop(name, None)
+            if file is None and standing != _GONE:
+                hosting = _known_hosting(standing, *known)
+                if not address.extent.covers(hosting.folder, name):
+                    absent[todo].left_out.append(hosting.hosting_id)
+                    continue
+                (absent[todo].again if hosting.missed else absent[todo].first).append(hosting.hosting_id)
             if standing != _GONE:
                 absent[todo].known += 1
             if file is None:
-                if standing == _MISSED:
-                    absent[todo].again.append(known[0])
-                elif standing != _GONE:
-                    absent[todo].first.append(known[0])
                 continue
             _, _, _, phase, status, *before = known
             if (

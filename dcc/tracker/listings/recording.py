@@ -86,7 +86,7 @@ class ListingRecorder:
         `whole`: all of its directories could be listed; otherwise directories that shrank are not decided.
         """
         basis, delta = self._basis, self._address.delta
-        compared = compare_with_known(basis.connection, self._address.id, listings, basis.recent_since)
+        compared = compare_with_known(basis.connection, self._address, listings, basis.recent_since)
         result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
         seen = compared.noteworthy
         if delta.compares:
@@ -300,11 +300,15 @@ class ListingRecorder:
         *,
         whole: bool,
     ) -> None:
-        """Record missing archives: as gone, or as missed if a directory lost too much at once."""
+        """Record missing archives: as gone, or as missed if a directory lost too much at once.
+
+        Those that lie where the source is no longer listed are gone, and no reason to ask the centre.
+        """
         gone: list[int] = []
         missed: list[int] = []
         for listing in listings:
             lost = absent[listing.action]
+            gone += lost.left_out
             shrunk = self._has_shrunk(listing, lost)
             if not whole and (shrunk or lost.again):
                 continue

@@ -85,7 +85,7 @@ class Host:
     """A source that hosts the submission, or did until `gone_since`; `modified` in seconds since 1970, UTC.
 
     `missed_since`: since when a listing misses it that the next crawl has to confirm; `uploading_since`: since when it
-    is still being uploaded. `bad`: the copy there is known to be bad, and is not fetched again until it changes.
+    is still being uploaded. `bad`: the copy there is known to be bad, and sessions fetch it again when it changes.
     """
 
     source: int

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, ScalarSelect, func, select, type_coerce, update
 from sqlalchemy.orm import aliased
 
-from dcc.databases.columns import UtcDateTime
+from dcc.databases.columns import UtcDateTime, require_text
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.clock import utc_now
@@ -56,12 +56,15 @@ def policy_columns(every: str | None, windows: str | None, schedule: str | None)
 
 
 def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> None:
-    """Pause a source, or resume it: None. Its failures so far do not count any more. Raises NotFoundError."""
+    """Pause a source, or resume it: None. Its failures so far do not count any more.
+
+    Raises NotFoundError, and ConfigurationError for a reason that is blank or too long.
+    """
     values = {
         "paused": pause and pause.since,
         "paused_until": pause and pause.until,
         "paused_by": pause and pause.by[:PERSON_LENGTH],
-        "pause_reason": pause and pause.reason[:256],
+        "pause_reason": pause and require_text("reason", pause.reason.strip(), FileSource.pause_reason),
         # Also if nothing else changes, because failures before it do not count.
         "last_update": func.current_timestamp(),
     }
