@@ -83,7 +83,7 @@ TABLE: Final = """\
     settings/test_settings.py::test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be
     assets/test_session_in_dagster.py::test_a_session_does_not_begin_while_its_workers_lack_a_setting
 27 archives stayed open, and bombs were extracted
-    session/test_submission_processing.py::test_many_zips_come_through_in_bounded_threads
+    hostile/test_archives_bounds.py::test_odd_archives_give_their_documents_and_all_their_names_are_legible
     hostile/test_archives_bounds.py::test_hostile_archives_are_refused_with_a_legible_reason_and_leave_nothing
 28 each archive had pools of threads of its own
     session/test_submission_processing.py::test_many_zips_come_through_in_bounded_threads
