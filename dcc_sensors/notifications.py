@@ -68,7 +68,7 @@ def _runs(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
     """Whether the last run of each job succeeded.
 
     Failures that people hear of otherwise are left out: those of sessions, and those for lost archives. So are runs
-    that another session forestalled.
+    that another session forestalled, or that ended with their daemon: the next ones do their work.
     """
     for job in WATCHED_JOBS:
         runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_OVER), limit=1)
@@ -78,10 +78,20 @@ def _runs(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
         subject, label = f"runs of {job}", message(mark("Dagster's job {job}"), job=job)
         if run.status is dg.DagsterRunStatus.SUCCESS:
             yield WatchedState(subject, label)
-        elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG, FORESTALLED_TAG)):
+        elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG, FORESTALLED_TAG)) and not _was_interrupted(
+            instance, run.run_id
+        ):
             failed = mark("Its last run ({run}) failed: see Dagster's page of the run.")
             reason = message(failed, run=run.run_id[:8])
             yield _failing(subject, label, run.run_id, reason)
+
+
+def _was_interrupted(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Whether a run failed because its process was stopped."""
+    found = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.RUN_FAILURE, limit=1).records
+    events = [record.event_log_entry.dagster_event for record in found]
+    errors = [event.job_failure_data.error for event in events if event is not None]
+    return any(error and error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors)
 
 
 def _checks(instance: dg.DagsterInstance) -> Iterator[WatchedState]:

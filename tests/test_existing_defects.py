@@ -50,10 +50,10 @@ TABLE: Final = """\
     tracker/test_progress.py::test_a_parent_shows_the_earliest_failing_phase_of_its_children
 # Stuck, crash or hang
 16 the second session of a periodic run ended the process
-    session/test_source_schedules.py::test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_servers
+    session/test_submission_retries.py::test_retries_are_counted_across_sessions
     cli/test_daemon.py::test_pages_daemon_and_command_line_work_at_once
 17 periodic sessions ran without a lock, and the lock was that of a directory
-    session/test_sessions.py::test_a_second_session_is_refused_and_told_who_holds_the_first
+    cli/test_crawl.py::test_another_active_session_ends_with_3
     session/test_sessions.py::test_of_many_that_open_at_once_one_is_let_in
 18 what a killed session had begun was never taken up
     session/test_crash_recovery.py::test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice
@@ -62,6 +62,7 @@ TABLE: Final = """\
     tracker/test_progress.py::test_the_higher_of_two_states_counts
 20 two sources that listed one new archive ended a crawl without a word
     session/test_crawling.py::test_crawlers_that_see_the_same_new_zips_at_once_lose_none
+    session/test_groups_at_once.py::test_what_two_sessions_must_not_do_at_once_they_do_one_after_the_other
 21 a refused connection or login became another error
     sources/test_faults.py::test_what_goes_wrong_before_anything_was_opened_is_that_source_s_own_failure
     sources/test_faults.py::test_a_wrong_password_is_told_with_who_was_refused_and_not_repeated
@@ -70,6 +71,7 @@ TABLE: Final = """\
     cli/test_crawl.py::test_a_source_that_is_down_ends_with_4_and_the_others_are_crawled
 23 a stalled transfer held up the session for ever
     sources/test_faults.py::test_a_connection_that_goes_silent
+    sources/test_faults.py::test_ftp
     session/test_sessions_on_servers.py::test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session
 # What is falsified goes through a relay, which sees passive data connections alone.
 24 FTP opened active data connections only
@@ -81,7 +83,7 @@ TABLE: Final = """\
     settings/test_settings.py::test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be
     assets/test_session_in_dagster.py::test_a_session_does_not_begin_while_its_workers_lack_a_setting
 27 archives stayed open, and bombs were extracted
-    session/test_submission_processing.py::test_many_zips_come_through_in_bounded_threads
+    hostile/test_archives_bounds.py::test_odd_archives_give_their_documents_and_all_their_names_are_legible
     hostile/test_archives_bounds.py::test_hostile_archives_are_refused_with_a_legible_reason_and_leave_nothing
 28 each archive had pools of threads of its own
     session/test_submission_processing.py::test_many_zips_come_through_in_bounded_threads
@@ -127,8 +129,9 @@ TABLE: Final = """\
     session/test_downloads.py::test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what_is_kept_for_another
 43 the report by e-mail was a line of the log
     notify/test_session_report.py::test_the_report_is_sent_by_e_mail_and_refused_recipients_are_named
-44 the phase qc, the status cancelled and the MD5 of an archive were never set
-    qc/test_contexts_building.py::test_what_is_done_stays_done_until_its_data_change
+44 the phases qc and zip_md5, the status cancelled and the MD5 of an archive were never set
+    assets/sync/test_changes.py::test_quality_control_that_is_done_is_shown
+    session/test_bad_copies.py::test_other_sources_are_tried_before_the_centre_is_blamed
     cli/test_data_changes.py::test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry
     session/test_submission_processing.py::test_it_is_taken_once_and_recorded_of_good_archives_and_bad
 """

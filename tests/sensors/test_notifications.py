@@ -75,6 +75,22 @@ def test_nobody_is_told_of_a_run_that_another_session_forestalled(
     assert tick(instance) == "No new notifications."
 
 
+def test_nobody_is_told_of_a_run_that_was_interrupted(
+    server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a daemon that is stopped before the run has a session: the next run does its work."""
+
+    def stopped(*_: object) -> None:
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr("dcc_assets.jobs.recorded_work", stopped)
+    with pytest.raises(dg.DagsterExecutionInterruptedError):
+        asset_definitions().get_job_def(CRAWL_JOB).execute_in_process(instance=instance)
+    (run,) = instance.get_runs()
+    assert (run.status, SESSION_TAG in run.tags) == (dg.DagsterRunStatus.FAILURE, False)
+    assert tick(instance) == "No new notifications."
+
+
 def test_a_run_that_fails_is_told_in_the_language_of_the_installation(
     server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,12 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
     assert of_centre.outcomes == {Outcome.WITHDRAWN: 1, Outcome.COPY_OF_WITHDRAWN: 1}
     data.retry(AGAIN)
     assert withdrawn not in told()[1]
-    assert outcomes == [Outcome.DONE, Outcome.COPY_OF_WITHDRAWN, Outcome.TO_BE_LOOKED_AT]
+    # What an archive has once been taken with is no copy when it is processed again.
+    data.retry(AGAIN)
+    documents, said = told()
+    assert documents == [(False, 0), (False, 0)]
+    assert "taken before" not in said
+    assert outcomes == [Outcome.DONE, Outcome.COPY_OF_WITHDRAWN, Outcome.TO_BE_LOOKED_AT, Outcome.TO_BE_LOOKED_AT]
 
 
 @pytest.mark.both_databases(first_only=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, case, func, select
@@ -451,13 +450,12 @@ def list_documents(
     rows = connection.execute(query).all()
     entries = _log_entries(connection, [row.id for row in rows])
     in_qc = {} if qc is None else _in_qc(qc, key, {row.id: row.fname for row in rows})
-    return tuple(_document(row, entries[row.id], in_qc.get(row.id), download.requested) for row in rows)
+    return tuple(_document(row, entries[row.id], in_qc.get(row.id)) for row in rows)
 
 
-def _document(row: Any, entries: Mapping[str, int], in_qc: Any, began: datetime) -> DocumentReport:
-    """A document by its rows in both databases (None in the QC database); its download `began` then."""
+def _document(row: Any, entries: Mapping[str, int], in_qc: Any) -> DocumentReport:
+    """A document by its rows in both databases (None in the QC database)."""
     phase, status, held = Phase(row.phase_id), Status(row.status_id), bool(entries.get(HELD))
-    was_there = in_qc is not None and in_qc.applied_at is not None and in_qc.applied_at < began.replace(microsecond=0)
     return DocumentReport(
         file_name=row.fname,
         size_bytes=row.size_bytes,
@@ -474,7 +472,7 @@ def _document(row: Any, entries: Mapping[str, int], in_qc: Any, began: datetime)
         warnings=entries.get("warnings", 0),
         held=held,
         late=not held and bool(entries.get(LATE) or (in_qc is not None and in_qc.late)),
-        repeated=bool(entries.get(DUPLICATE)) or was_there,
+        repeated=bool(entries.get(DUPLICATE)),
         counts={} if in_qc is None else {name: getattr(in_qc, name) for name in COUNTED},
         place=row.place,
     )

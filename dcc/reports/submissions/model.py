@@ -105,7 +105,7 @@ class DocumentReport:
     `errors` and `warnings` count what holds of what was found in it.
     `counts` are the entities that it names and its measurements (`specimens`, `experiments`, `lines`, `housings`,
     `measurements`); empty when the QC database has nothing of it. `held`: it waits to be confirmed; `late`: newer
-    documents of the centre had been taken before it; `repeated`: the same file had been taken before. `place` is where
+    documents of the centre had been taken before it; `repeated`: it is a copy of one that stands. `place` is where
     in the archive it lay, None at the top.
     """
 
