@@ -6,10 +6,10 @@ from hashlib import md5
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import Engine, delete, insert, select, update
 
 from dcc.databases.transactions import writing
-from dcc.documents.contents import Experiment, Metadata
+from dcc.documents.contents import Experiment, MediaParameter, Metadata
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.contexts import affected_runs
@@ -106,25 +106,39 @@ def test_procedure_runs_are_shown_with_each_of_their_animals(qc_database: Engine
     assert shown == [("A", "C1", False, "female", 1), ("W", "baseline", True, "male", 1), (None, "C1", None, None, 1)]
 
 
-def test_a_metadata_group_is_the_md5_of_important_metadata(qc_database: Engine) -> None:
-    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment", IMPC_CBC_004_001="Anaesthesia")
-    submit(qc_database, Action.ADD, specimen("S1"), specimen("made elsewhere", production_centre="J"))
-    submit(
-        qc_database,
-        Action.ADD,
-        under("E1", "Sysmex", None, "ignored"),
-        under("E2", "Sysmex", None, "ignored too", specimens=["made elsewhere"]),
-        under("E3"),
-    )
+def test_a_metadata_group_is_the_md5_of_important_metadata_of_the_procedure_in_its_pipeline(
+    qc_database: Engine,
+) -> None:
+    names = {"IMPC_CBC_003_001": "Equipment", "IMPC_CBC_004_001": "Equipment (maker)"}
+    others = {f"IMPC_CBC_00{number}_001": f"other {number}" for number in (5, 6, 7)}
+    know_important_metadata(qc_database, **names, **others)
+    parameter, procedure = TABLES["impress_parameter"], TABLES["impress_procedure"]
+    with writing(qc_database) as connection:
+        changes = ({"is_important": False}, {"type": "simpleParameter"}, {"procedure_variant": 2})
+        for number, change in enumerate(changes, 5):
+            of_other = parameter.c.parameter_id == f"IMPC_CBC_00{number}_001"
+            connection.execute(update(parameter).where(of_other).values(change))
+        (known,) = connection.execute(select(procedure)).mappings().all()
+        connection.execute(insert(procedure).values({**known, "pipeline": "OTHER_001", "variant": 2}))
+    centres = {"phenotyping_centre": CENTRE, "production_centre": CENTRE}
+    elsewhere = specimen("made elsewhere", **{**centres, "production_centre": "J"})
+    submit(qc_database, Action.ADD, specimen("S1", **centres), elsewhere)
+    ignored = ("not important", "no metadata", "of another pipeline")
+    pictured = under("E2", "Sysmex", None, *ignored, specimens=["made elsewhere"])
+    assert pictured.procedure is not None
+    of_picture = (Metadata(9, "IMPC_CBC_003_001", None, None, "of the picture"),)
+    picture = MediaParameter(9, "IMPC_CBC_050_001", "a.png", "image/png", None, None, (), of_picture)
+    pictured = pictured._replace(procedure=pictured.procedure._replace(media=(picture,)))
+    submit(qc_database, Action.ADD, under("E1", "Sysmex", None, *ignored), pictured, under("E3"))
     build(qc_database)
     expected = [
-        "Anaesthesia = null::Equipment = Sysmex",
-        "Anaesthesia = null::Equipment = Sysmex::ProductionCenter = J",
+        "Equipment (maker) = null::Equipment = Sysmex",
+        "Equipment (maker) = null::Equipment = Sysmex::ProductionCenter = J",
     ]
     sums = [md5(items.encode()).hexdigest() for items in [*expected, ""]]
     assert [row["metadata_group"] for row in rows_of(qc_database, "overview_animal_procedure")] == sums
     groups = {row["checksum"]: json.loads(row["content"]) for row in rows_of(qc_database, "metadata_group")}
-    assert groups[sums[1]] == {"Anaesthesia": "null", "Equipment": "Sysmex", "ProductionCenter": "J"}
+    assert groups[sums[1]] == {"Equipment (maker)": "null", "Equipment": "Sysmex", "ProductionCenter": "J"}
     assert groups[sums[2]] == {}
 
 
