@@ -173,6 +173,15 @@ def test_a_copy_of_which_other_bytes_come_back_is_not_left_there(
     assert (store.replicas[0].check(SHA256).state, failures) == (CopyState.GOOD, [])
 
 
+def test_a_directory_takes_no_copy_that_leaves_too_little_room(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    settings = load_settings(home=tmp_path, archive_replicas=str(tmp_path / "kept"), min_free_bytes=2**60)
+    kept = ArchiveStore(settings).put(archive)
+    (copy,) = kept.copies.values()
+    assert (kept.is_stored, copy.state, "has no room for" in (copy.reason or "")) == (False, CopyState.PENDING, True)
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
 def put_other_bytes(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"other")
