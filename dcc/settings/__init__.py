@@ -27,14 +27,14 @@ from dcc.redaction import keep_secret, keep_secrets_of_url
 from dcc.settings.group import PREFIX, SettingsGroup
 from dcc.settings.home import require_own_home
 from dcc.settings.locations import LocationSettings
-from dcc.settings.notifications import LANGUAGE_CODE, NotificationSettings
+from dcc.settings.notifications import NotificationSettings, language_code
 from dcc.settings.reference import ReferenceSettings
 from dcc.settings.secret_references import is_reference, read_reference
 from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
 from dcc.settings.workers import WorkerSettings
 
-__all__ = ["LANGUAGE_CODE", "Settings", "configured_settings", "load_settings"]
+__all__ = ["Settings", "configured_settings", "language_code", "load_settings"]
 
 _SHOWN: Final = 80
 """The most characters of a wrong value that are shown."""

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from dcc.settings.group import AbsolutePath, SettingsGroup, checked_by, url_checked_by
 from dcc.settings.recipients import parse_addresses, parse_lineage_receiver, parse_smtp_url, parse_webhook
 
-LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
-"""Codes of languages as catalogues are named after: `de`, `pt_BR`, `zh_Hant_TW`."""
+_LANGUAGE_CODE: Final = re.compile(r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?")
+
+
+def language_code(text: str) -> str:
+    """The code of a language as its catalogue is named: `de`, `zh_Hant_TW`, and `pt_BR` for `pt-BR` too.
+
+    Raises ValueError for a text that is none.
+    """
+    code = text.strip().replace("-", "_")
+    if not _LANGUAGE_CODE.fullmatch(code):
+        raise ValueError(f"{code[:40]!r} is no code of a language; give one such as en, de or pt_BR")
+    return code
 
 
 class NotificationSettings(SettingsGroup):
@@ -41,7 +52,7 @@ class NotificationSettings(SettingsGroup):
     templates_directory: AbsolutePath | None = None
     """Directory of your own templates of reports and notifications."""
 
-    language: str = Field(default="en", pattern=f"^{LANGUAGE_CODE}$")
+    language: Annotated[str, AfterValidator(language_code)] = "en"
     """Language of centres that have none of their own, such as de."""
     languages_directory: AbsolutePath | None = None
     """Directory of your own catalogues, such as fr.po."""

@@ -60,6 +60,8 @@ def test_a_change_with_errors_hides_no_valid_version(filled: Engine) -> None:
     undo_documents(filled, [valid])
     assert weighing(filled, only_valid=False) == ["8888"]
     assert weighing(filled, latest_valid=True) == ["31.5"]
+    edit(filled, "6666", Validity.INVALID)
+    assert weighing(filled, latest_valid=True) == ["31.5"]
     assert first < valid < last
 
 

@@ -46,7 +46,8 @@ def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
 
 
 def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dcc: Dcc) -> None:
-    assert dcc.json("centre", "add", "Ics", "--language", "de")["language"] == "de"
+    assert dcc.json("centre", "add", "Ics", "--language", "de-AT")["language"] == "de_AT"
+    assert dcc.json("centre", "change", "Ics", "--language", "de-CH")["language"] == "de_CH"
     changed = dcc.json("centre", "change", "Ics", "--email", "new@ics.example", "--language", "en", "--phone", "1")
     assert (changed["email"], changed["language"], changed["phone"]) == ("new@ics.example", "en", "1")
     dcc("centre", "change", "Ics", "--language", "", "--phone", "")

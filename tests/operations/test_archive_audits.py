@@ -91,7 +91,8 @@ def test_a_copy_that_cannot_be_read_is_replaced_and_tried_again_each_night(
     tracker: Engine, settings: Settings, tmp_path: Path
 ) -> None:
     settings, (one, two) = replicas(settings, tmp_path, 2)
-    (sha256,) = keep(tracker, settings, tmp_path, 1)
+    # The last of four, so that one due tonight is another one.
+    *_, sha256 = keep(tracker, settings, tmp_path, 4)
     copies = [folder / sha256[:2] / sha256 for folder in (one, two)]
     content = copies[0].read_bytes()
     for copy in copies:
@@ -202,6 +203,17 @@ def change(tracker: Engine, source_id: int, *, windows: str) -> None:
     in_writing(tracker, change_source, source_id, windows=windows)
 
 
+def test_a_copy_stays_known_as_good_while_its_replica_is_away(
+    tracker: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    """Also when another submission brings the same archive."""
+    settings, (_, two) = replicas(settings, tmp_path, 2)
+    keep(tracker, settings, tmp_path, 1)
+    two.rename(tmp_path / "away")
+    keep(tracker, settings, tmp_path, 1)
+    assert column_in(tracker, select(ArchiveCopy.state)) == ["good", "good"]
+
+
 def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Settings, tmp_path: Path) -> None:
     settings, folders = replicas(settings, tmp_path, 2)
     settings = settings.model_copy(update={"archive_audit_days": 3})
@@ -215,6 +227,10 @@ def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Set
         assert [one.copies for one in done.audits] == [3, 3], night
     with tracker.connect() as connection:
         assert min(connection.scalars(select(ArchiveCopy.checked))) > utc_now() - timedelta(days=2.5)
+    # What is late after nights without an audit, beside the share of a night.
+    long_ago = utc_now() - timedelta(days=4)
+    execute_in(tracker, update(ArchiveCopy).where(ArchiveCopy.archive_id <= 5).values(checked=long_ago))
+    assert [one.copies for one in audit_archives(tracker, settings, "night").audits] == [5, 5]
     only = audit_archives(tracker, settings, "tester", replica=str(folders[1]), everything=True)
     assert [(one.replica, one.copies) for one in only.audits] == [(str(folders[1]), 9)]
     with pytest.raises(NotFoundError, match="no replica of the archive store"):

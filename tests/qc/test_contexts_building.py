@@ -142,6 +142,14 @@ def test_the_state_is_the_worst_that_happened_since_somebody_was_done(
     assert state == after
 
 
+def test_data_that_changed_while_others_were_added_have_changed(qc_database: Engine) -> None:
+    submit_and_build(qc_database, Action.ADD, experiment("E1", value="1"))
+    set_state(qc_database, ContextState.QC_DONE)
+    submit(qc_database, Action.EDIT, experiment("E1", value="2"))
+    submit_and_build(qc_database, Action.ADD, experiment("E2"))
+    assert states_of(qc_database) == {("", ""): (2, "datachanged")}
+
+
 def test_history_tells_every_change_with_its_document(qc_database: Engine) -> None:
     first = submit_and_build(qc_database, Action.ADD, experiment("E1", value="1")).document_id
     second = submit_and_build(qc_database, Action.EDIT, experiment("E1", value="2")).document_id
@@ -346,6 +354,12 @@ def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_c
         two_contexts, ContextEvent.ISSUE_RESOLVED, has_issues, author=three + "more", reason="submitted again"
     ) == DecisionResult(1)
     assert shown(two_contexts) == {"": ("dataadded", 0), "C1": ("datachanged", 0)}
+    decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO)
+    decide_on_contexts(two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="four", reason="again")
+    decide_on_contexts(two_contexts, ContextEvent.REOPENED, COLONY, **WHO)
+    assert shown(two_contexts)["C1"] == ("hasissues", 1)
+    decide_on_contexts(two_contexts, ContextEvent.ISSUE_RESOLVED, COLONY, author="five", reason="no issue")
+    assert shown(two_contexts)["C1"] == ("dataadded", 0)
     assert events(two_contexts) == [
         ("dataadded", "dataadded", None, None),
         ("done", "qcdone", "wrangler", "looked at it"),
@@ -353,10 +367,17 @@ def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_c
         ("issueraised", "hasissues", "two", "date is wrong"),
         ("datachanged", "hasissues", None, None),
         ("issueresolved", "datachanged", three, "submitted again"),
+        ("done", "qcdone", "wrangler", "looked at it"),
+        ("issueraised", "hasissues", "four", "again"),
+        ("reopened", "hasissues", "wrangler", "looked at it"),
+        ("issueresolved", "dataadded", "five", "no issue"),
     ]
     issues = rows_in(two_contexts, select(TABLES["context_issue"]))
-    assert [(issue.reason, issue.raised_by) for issue in issues] == [("unit is wrong", one), ("date is wrong", "two")]
-    assert {(issue.resolved_by, issue.resolution) for issue in issues} == {(three, "submitted again")}
+    assert [(issue.reason, issue.raised_by, issue.resolved_by, issue.resolution) for issue in issues] == [
+        ("unit is wrong", one, three, "submitted again"),
+        ("date is wrong", "two", three, "submitted again"),
+        ("again", "four", "five", "no issue"),
+    ]
 
 
 def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:

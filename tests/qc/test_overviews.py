@@ -6,10 +6,10 @@ from hashlib import md5
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import Engine, delete, insert, select, update
 
 from dcc.databases.transactions import writing
-from dcc.documents.contents import Experiment, Metadata
+from dcc.documents.contents import Experiment, MediaParameter, Metadata
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.contexts import affected_runs
@@ -50,12 +50,17 @@ def under(name: str, *values: str | None, **options: Any) -> Experiment:
 
 
 def test_genotypes_and_strains_count_current_valid_specimens(qc_database: Engine) -> None:
-    know(qc_database, "strains", "known_strain", [{"strain_id": "MGI:7", "name": "C57BL/6N"}])
+    names = {"MGI:7": "C57BL/6N", "MGI:9": "of no animal"}
+    know(qc_database, "strains", "known_strain", [{"strain_id": key, "name": name} for key, name in names.items()])
     know_colonies(qc_database, C1="MGI:7")
     wild = specimen("W", is_baseline="true", colony_id=None, strain_id="MGI:8")
-    submit(qc_database, Action.ADD, specimen("A"), specimen("B"), wild, specimen("no"), faulty=[4])
+    others = (specimen("no"), specimen("unknown", colony_id=None))
+    submit(qc_database, Action.ADD, specimen("A"), specimen("B"), wild, *others, faulty=[4])
     build(qc_database)
-    (baseline, mutant) = sorted(rows_of(qc_database, "overview_genotype"), key=lambda row: -len(row["genotype"]))
+    (baseline, mutant, unknown) = sorted(
+        rows_of(qc_database, "overview_genotype"), key=lambda row: -len(row["genotype"])
+    )
+    assert (unknown["genotype"], unknown["strain_id"], unknown["specimens"]) == ("", "", 1)
     assert (baseline["genotype"], baseline["strain_id"], baseline["specimens"]) == ("baseline", "MGI:8", 1)
     assert (mutant["genotype"], mutant["strain_id"], mutant["specimens"]) == ("C1", "MGI:7", 2)
     assert (mutant["gene_id"], mutant["gene_symbol"], mutant["allele_id"]) == ("MGI:C1", "gene C1", "MGI:aC1")
@@ -101,25 +106,39 @@ def test_procedure_runs_are_shown_with_each_of_their_animals(qc_database: Engine
     assert shown == [("A", "C1", False, "female", 1), ("W", "baseline", True, "male", 1), (None, "C1", None, None, 1)]
 
 
-def test_a_metadata_group_is_the_md5_of_important_metadata(qc_database: Engine) -> None:
-    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment", IMPC_CBC_004_001="Anaesthesia")
-    submit(qc_database, Action.ADD, specimen("S1"), specimen("made elsewhere", production_centre="J"))
-    submit(
-        qc_database,
-        Action.ADD,
-        under("E1", "Sysmex", None, "ignored"),
-        under("E2", "Sysmex", None, "ignored too", specimens=["made elsewhere"]),
-        under("E3"),
-    )
+def test_a_metadata_group_is_the_md5_of_important_metadata_of_the_procedure_in_its_pipeline(
+    qc_database: Engine,
+) -> None:
+    names = {"IMPC_CBC_003_001": "Equipment", "IMPC_CBC_004_001": "Equipment (maker)"}
+    others = {f"IMPC_CBC_00{number}_001": f"other {number}" for number in (5, 6, 7)}
+    know_important_metadata(qc_database, **names, **others)
+    parameter, procedure = TABLES["impress_parameter"], TABLES["impress_procedure"]
+    with writing(qc_database) as connection:
+        changes = ({"is_important": False}, {"type": "simpleParameter"}, {"procedure_variant": 2})
+        for number, change in enumerate(changes, 5):
+            of_other = parameter.c.parameter_id == f"IMPC_CBC_00{number}_001"
+            connection.execute(update(parameter).where(of_other).values(change))
+        (known,) = connection.execute(select(procedure)).mappings().all()
+        connection.execute(insert(procedure).values({**known, "pipeline": "OTHER_001", "variant": 2}))
+    centres = {"phenotyping_centre": CENTRE, "production_centre": CENTRE}
+    elsewhere = specimen("made elsewhere", **{**centres, "production_centre": "J"})
+    submit(qc_database, Action.ADD, specimen("S1", **centres), elsewhere)
+    ignored = ("not important", "no metadata", "of another pipeline")
+    pictured = under("E2", "Sysmex", None, *ignored, specimens=["made elsewhere"])
+    assert pictured.procedure is not None
+    of_picture = (Metadata(9, "IMPC_CBC_003_001", None, None, "of the picture"),)
+    picture = MediaParameter(9, "IMPC_CBC_050_001", "a.png", "image/png", None, None, (), of_picture)
+    pictured = pictured._replace(procedure=pictured.procedure._replace(media=(picture,)))
+    submit(qc_database, Action.ADD, under("E1", "Sysmex", None, *ignored), pictured, under("E3"))
     build(qc_database)
     expected = [
-        "Anaesthesia = null::Equipment = Sysmex",
-        "Anaesthesia = null::Equipment = Sysmex::ProductionCenter = J",
+        "Equipment (maker) = null::Equipment = Sysmex",
+        "Equipment (maker) = null::Equipment = Sysmex::ProductionCenter = J",
     ]
     sums = [md5(items.encode()).hexdigest() for items in [*expected, ""]]
     assert [row["metadata_group"] for row in rows_of(qc_database, "overview_animal_procedure")] == sums
     groups = {row["checksum"]: json.loads(row["content"]) for row in rows_of(qc_database, "metadata_group")}
-    assert groups[sums[1]] == {"Anaesthesia": "null", "Equipment": "Sysmex", "ProductionCenter": "J"}
+    assert groups[sums[1]] == {"Equipment (maker)": "null", "Equipment": "Sysmex", "ProductionCenter": "J"}
     assert groups[sums[2]] == {}
 
 
@@ -151,24 +170,38 @@ def test_new_names_of_strains_are_shown_and_rebuild_nothing(qc_database: Engine)
 def test_mutants_are_compared_with_baselines_under_the_same_circumstances(qc_database: Engine) -> None:
     know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
     wild = [specimen(name, is_baseline="true", colony_id=None, strain_id=strain) for name, strain in WILD.items()]
-    submit(qc_database, Action.ADD, specimen("mutant", strain_id="MGI:1"), *wild)
+    mutants = [specimen("mutant", strain_id="MGI:1"), specimen("without strain", colony_id=None)]
+    submit(qc_database, Action.ADD, *mutants, *wild)
+    submit(qc_database, Action.ADD, *wild[:1], centre="J")
+    same = ["mutant", "without strain", *WILD]
     submit(
         qc_database,
         Action.ADD,
-        under("E1", "Sysmex", specimens=["mutant"]),
-        under("E2", "Sysmex", specimens=["like"]),
-        under("E3", "Sysmex", specimens=["other strain"]),
-        under("E4", "Advia", specimens=["like"]),
-        under("E5", "Sysmex", specimens=["like"], procedure_id="IMPC_BWT_001"),
+        *(under(name, "Sysmex", specimens=[name], value=str(value)) for value, name in enumerate(same, 1)),
+        under("E1", "Advia", specimens=["like"]),
+        under("E2", "Sysmex", specimens=["like"], procedure_id="IMPC_BWT_001"),
     )
+    submit(qc_database, Action.ADD, under("E1", "Sysmex", specimens=["like"]), centre="J")
     build(qc_database)
-    compared = rows_in(qc_database, "SELECT specimen_id, baseline_specimen_id FROM overview_comparison")
-    assert compared == [("mutant", "like")]
-    columns = "specimen_id, genotype, strain_id, number, metadata_group"
-    assert len(rows_in(qc_database, f"SELECT {columns} FROM overview_measurement")) == 5
+    shown = TABLES["overview_animal_procedure"]
+    of_other = shown.c.specimen_id == "other pipeline"
+    with writing(qc_database) as connection:
+        connection.execute(update(shown).where(of_other).values(pipeline="OTHER_001"))
+    compared = rows_in(qc_database, "SELECT centre, specimen_id, baseline_specimen_id FROM overview_comparison")
+    assert compared == [(CENTRE, "mutant", "like")]
+    columns = "specimen_id, genotype, strain_id, gender, zygosity, procedure_id, parameter_id, number"
+    measured = rows_in(qc_database, f"SELECT {columns} FROM overview_measurement ORDER BY id")
+    assert len(measured) == len(same) + 3
+    what = ("IMPC_CBC_001", "IMPC_CBC_001_001")
+    assert measured[:3] == [
+        ("mutant", "C1", "MGI:1", "male", "homozygous", *what, 1.0),
+        ("without strain", "", "", "male", "homozygous", *what, 2.0),
+        ("like", "baseline", "MGI:1", "male", "homozygous", *what, 3.0),
+    ]
 
 
-WILD = {"like": "MGI:1", "other strain": "MGI:2"}
+WILD = {"like": "MGI:1", "other strain": "MGI:2", "other pipeline": "MGI:1", "without strain, too": None}
+"""The strains of baseline animals."""
 
 
 @pytest.mark.parametrize("action", [Action.EDIT, Action.DELETE])

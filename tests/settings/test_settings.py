@@ -311,7 +311,7 @@ def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_
         ("DAGSTER_EVENTS", "perhaps", "it must be true or false, and is 'perhaps'"),
         ("LOG_FORMAT", "xml", "it must be one of text, json, and is 'xml'"),
         ("EXECUTOR", "x" * 1_000, f"one of .*, and is '{'x' * 80}'"),
-        ("LANGUAGE", "German", "it must be a text of the form .*, and is 'German'"),
+        ("LANGUAGE", "German", "'German' is no code of a language; give one such as en, de or pt_BR"),
         ("HOME", "~nobody-of-this-name/dcc", "home directory"),
         *(("HOME", f"/data/{name}/dcc", "question mark, and no percent sign") for name in ("what?", "a%20b")),
         ("STAGING", "s3://bucket/staging", r"on a disk.*DCC_STORE and DCC_ARCHIVE_REPLICAS"),

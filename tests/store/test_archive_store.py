@@ -1,5 +1,6 @@
 """The archive store, in directories, a bucket and on OpenSSH: checked copies that never change."""
 
+import errno
 import getpass
 import hashlib
 import os
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from dcc.errors import ConfigurationError, DiskFullError, StoredObjectLostError,
 from dcc.settings import Settings, load_settings
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import CopyState
+from dcc.store.filesystems import Directory
 from tests.support.ports import free_port
 from tests.support.s3_server import Bucket
 from tests.support.servers import SftpServer
@@ -144,6 +147,44 @@ def test_a_bad_copy_is_found_never_delivered_and_replaced_by_a_good_one(
     replica.remove(SHA256)
     assert replica.check(SHA256).state is CopyState.MISSING
     replica.close()
+
+
+def test_a_copy_of_which_other_bytes_come_back_is_not_left_there(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a disk that fails; a copy that cannot be read once is read again."""
+    (tmp_path / "kept").mkdir()
+    settings = load_settings(home=tmp_path, archive_replicas=str(tmp_path / "kept"))
+    with monkeypatch.context() as failing:
+        failing.setattr(Directory, "put_file", lambda _self, _source, target, **_: put_other_bytes(Path(target)))
+        (copy,) = ArchiveStore(settings).put(archive).copies.values()
+        assert (copy.state, "other bytes came back" in (copy.reason or "")) == (CopyState.PENDING, True)
+    assert [path for path in (tmp_path / "kept").rglob("*") if path.is_file()] == []
+    store = ArchiveStore(settings)
+    assert store.put(archive).is_stored
+    digest, failures = Replica._digest, [OSError(errno.EIO, "Input/output error")]
+
+    def once(self: Replica, files: Any, sha256: str) -> str:
+        if failures:
+            raise failures.pop()
+        return digest(self, files, sha256)
+
+    monkeypatch.setattr(Replica, "_digest", once)
+    assert (store.replicas[0].check(SHA256).state, failures) == (CopyState.GOOD, [])
+
+
+def test_a_directory_takes_no_copy_that_leaves_too_little_room(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    settings = load_settings(home=tmp_path, archive_replicas=str(tmp_path / "kept"), min_free_bytes=2**60)
+    kept = ArchiveStore(settings).put(archive)
+    (copy,) = kept.copies.values()
+    assert (kept.is_stored, copy.state, "has no room for" in (copy.reason or "")) == (False, CopyState.PENDING, True)
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def put_other_bytes(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"other")
 
 
 @pytest.mark.servers

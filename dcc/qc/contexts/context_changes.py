@@ -13,7 +13,6 @@ from dcc.databases.list_parameters import AT_ONCE, as_json, only_compared, pairs
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey
-from dcc.qc.contexts.states import SETTLED
 from dcc.qc.models import CONTEXT, HISTORY, SHARE
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.runtime.clock import utc_now
@@ -128,7 +127,7 @@ def _after(row: Row[Any] | None, change: ContextChange) -> tuple[ContextEvent | 
     elif after[0] == before[0] or min(change.parts.values(), default=0) < 0:
         event = ContextEvent.DATA_CHANGED
     state = ContextState(event.value)
-    if row is not None and row.data_state not in SETTLED:
+    if row is not None:
         state = max(ContextState(row.data_state), state, key=list(ContextState).index)
     return event, {
         "measurements": after[0],

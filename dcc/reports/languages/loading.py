@@ -7,7 +7,6 @@ The platform's are `catalogues/<code>/LC_MESSAGES/dcc.mo`, which `make languages
 from __future__ import annotations
 
 import gettext
-import re
 from copy import copy
 from functools import lru_cache
 from io import BytesIO
@@ -23,7 +22,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import names_in
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.own_directories import LANGUAGES, own_files
-from dcc.settings import LANGUAGE_CODE, Settings
+from dcc.settings import Settings, language_code
 
 SHIPPED: Final = Path(__file__).parent / "catalogues"
 SOURCE_LANGUAGE: Final = "en"
@@ -40,7 +39,10 @@ def load_catalogue(code: str | None, settings: Settings) -> Catalogue:
     `de_AT` takes what its catalogue does not say from that of `de`. Raises ConfigurationError when there is no such
     language, or when a catalogue is wrong.
     """
-    wanted = _normal(settings.language if code is None else code)
+    try:
+        wanted = language_code(settings.language if code is None else code)
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.") from None
     parts = wanted.split("_")
     names = ["_".join(parts[:length]) for length in range(len(parts), 0, -1)]
     # What was read is kept, and is not to be given the fallbacks of one language for good.
@@ -144,12 +146,8 @@ def _refuse_other_names(path: Path, message: Message) -> None:
         )
 
 
-def _is_code(code: str) -> bool:
-    return re.fullmatch(LANGUAGE_CODE, code) is not None
-
-
-def _normal(code: str) -> str:
-    code = code.strip().replace("-", "_")
-    if not _is_code(code):
-        raise ConfigurationError(f"{code[:40]!r} is no code of a language. Give one such as en, de or pt_BR.")
-    return code
+def _is_code(text: str) -> bool:
+    try:
+        return language_code(text) == text
+    except ValueError:
+        return False

@@ -24,7 +24,7 @@ from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import SubmissionKey
 from dcc.rights import Delegations
 from dcc.runtime.clock import utc_now
-from dcc.settings import LANGUAGE_CODE
+from dcc.settings import language_code
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction
 from dcc.tracker.register.column_texts import PERSON_LENGTH, require_fit
@@ -32,7 +32,6 @@ from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import is_named, object_of, with_archives
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
-_LANGUAGE = re.compile(LANGUAGE_CODE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,7 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
         )
     imits_name = centre.imits_name or (known.imits_name if known else None)
     row = asdict(centre) | {"full_name": full_name, "imits_name": imits_name}
-    _require_usable(row)
-    return {**row, "is_active": True, "created": utc_now()}
+    return {**_usable(row), "is_active": True, "created": utc_now()}
 
 
 def _registered(code: str) -> ConfigurationError:
@@ -146,7 +144,7 @@ def change_centre(connection: Connection, short_name: str, **values: str | None)
     centre_id = centre_id_of(connection, short_name)
     if values.get("full_name") == "":
         raise ConfigurationError(f"Centre {short_name} needs a full name. Give one with --name, or leave that out.")
-    _require_usable(values)
+    values = _usable(values)
     given = {name: text or (None if name != "email" else "") for name, text in values.items() if text is not None}
     if given:
         connection.execute(update(Centre).where(Centre.id == centre_id).values(given))
@@ -179,7 +177,8 @@ _FITS: Final = {
 """The name of each text for people, and the characters that the tracker holds."""
 
 
-def _require_usable(values: Mapping[str, str | None]) -> None:
+def _usable(values: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The same values, with the language as its catalogue is named. Raises ConfigurationError for an unusable one."""
     for column, (what, length) in _FITS.items():
         require_fit(what, values.get(column), length)
     email, code = values.get("email"), values.get("language")
@@ -189,8 +188,10 @@ def _require_usable(values: Mapping[str, str | None]) -> None:
         raise ConfigurationError(f"Nobody can be written to there: {error}.") from None
     if email and not addresses:
         raise ConfigurationError(f"{email!r} holds no e-mail address. Write name@host, or leave it empty.")
-    if code and not _LANGUAGE.fullmatch(code):
-        raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")
+    try:
+        return {**values, "language": language_code(code)} if code else dict(values)
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.") from None
 
 
 _Owner = aliased(Centre)
