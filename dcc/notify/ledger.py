@@ -178,8 +178,6 @@ class Ledger:
             .where(
                 NotificationRow.state.in_([SendState.FAILED, SendState.CLAIMED]),
                 NotificationRow.kind.in_([NewsKind.DIGEST, NewsKind.SESSION]),
-                NotificationRow.attempts < MAX_ATTEMPTS,
-                NotificationRow.session_id.is_not(None),
             )
             .order_by(NotificationRow.session_id.desc())
         )

@@ -1,11 +1,12 @@
 """The ledger of notifications: nothing is told twice, whoever tells and whoever dies."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Engine, select, update
+from sqlalchemy import ColumnElement, Engine, select, update
 
-from dcc.notify.ledger import MAX_ATTEMPTS, Ledger, SendState
+from dcc.notify.ledger import MAX_ATTEMPTS, Claim, Ledger, SendState
 from dcc.notify.messages import NewsItem, NewsKind
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import CrawlingSession, NotificationRow
@@ -24,13 +25,15 @@ def states(tracker: Engine) -> list[str]:
     return column_in(tracker, select(NotificationRow.state).order_by(NotificationRow.id))
 
 
+@pytest.mark.both_databases
 def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
-    """Each with connections of its own."""
-    claims = at_once(4, lambda: Ledger(tracker).claim(ITEMS, "mail", "a@b"))
-    assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
-    (won,) = [claim for claim in claims if claim.items]
-    assert Ledger(tracker).begin(won)
-    Ledger(tracker).record_result(won, SendState.SENT)
+    """Each with connections of its own, also what was not sent at first."""
+    for state in (SendState.FAILED, SendState.SENT):
+        claims = at_once(4, lambda: Ledger(tracker).claim(ITEMS, "mail", "a@b"))
+        assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
+        (won,) = [claim for claim in claims if claim.items]
+        assert Ledger(tracker).begin(won)
+        Ledger(tracker).record_result(won, state)
     assert Ledger(tracker).unsent(ITEMS, "mail", "a@b") == []
     assert Ledger(tracker).unsent(ITEMS, "mail", "c@d") == ITEMS
     assert Ledger(tracker).unsent(ITEMS, "log", "a@b") == ITEMS
@@ -57,6 +60,10 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     now = utc_now()
     execute_in(tracker, CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
     ledger, item = Ledger(tracker), NewsItem(NewsKind.DIGEST, "session 1, H", "", 1)
+    told = NewsItem(NewsKind.ZIP, "add/1.zip", "failed", 1)
+    send(ledger, [told])
+    failed(ledger, [NewsItem(NewsKind.OUTAGE, "file source 1", "1", 1)])
+    assert (ledger.sessions_due(), ledger.open_outages("webhook", "hook")) == ([], {})
     tried: list[int] = []
     for minute in range(3 * 24 * 60):
         time = now + timedelta(minutes=minute)
@@ -74,6 +81,15 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     assert tried[:8] == [0, 1, 2, 3, 4, 5, 7, 11]
     assert 20 < len(tried) < MAX_ATTEMPTS
     assert tried[-1] > 3 * 24 * 60 - 200
+    assert ledger.unsent([told], "mail", "a@b") == []
+
+
+def send(ledger: Ledger, items: list[NewsItem], channel: str = "mail", recipient: str = "a@b") -> tuple[NewsItem, ...]:
+    """What a recipient is told of some things."""
+    claim = ledger.claim(items, channel, recipient)
+    ledger.begin(claim)
+    ledger.record_result(claim, SendState.SENT)
+    return claim.items
 
 
 def failed(ledger: Ledger, items: list[NewsItem]) -> str:
@@ -89,11 +105,35 @@ def test_a_message_that_is_sent_again_has_its_id_and_one_that_tells_anything_els
     """Else a receiver that knows messages by their ids takes a repeat for news, or news for a repeat."""
     ledger = Ledger(tracker)
     first = failed(ledger, ITEMS)
+    ledger.release(ledger.claim(ITEMS, "webhook", "hook"))
     assert failed(ledger, ITEMS) == first
     more = failed(ledger, [*ITEMS, NewsItem(NewsKind.ZIP, "add/more.zip", "failed")])
     some = failed(ledger, ITEMS[:2])
     assert len({first, more, some}) == 3
     assert failed(ledger, ITEMS) not in (first, more, some)
+
+
+@only_sqlite
+def test_who_was_too_slow_sends_nothing_and_takes_back_nothing(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    failed(ledger, ITEMS)
+
+    def lapsed(*of_items: ColumnElement[bool]) -> Claim:
+        claim, long_ago = ledger.claim(ITEMS, "webhook", "hook"), utc_now() - timedelta(hours=1)
+        execute_in(tracker, update(NotificationRow).where(*of_items).values(changed=long_ago))
+        return claim if of_items else replace(claim, since=long_ago)
+
+    slow = lapsed()
+    in_part = lapsed(NotificationRow.subject == ITEMS[1].subject)
+    other = ledger.claim(ITEMS, "webhook", "hook")
+    assert other.items == (ITEMS[1],)
+    ledger.release(slow)
+    assert [ledger.begin(claim) for claim in (slow, in_part)] == [False, False]
+    assert set(states(tracker)) == {SendState.CLAIMED}
+    assert [ledger.begin(other) for _ in range(2)] == [True, False]
+    for state in (SendState.SENT, SendState.FAILED):
+        ledger.record_result(other, state)
+    assert states(tracker).count(SendState.SENT) == 1
 
 
 @pytest.mark.both_databases
@@ -112,19 +152,21 @@ def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(trac
 
 @only_sqlite
 def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(tracker: Engine) -> None:
-    ledger = Ledger(tracker)
+    ledger, name = Ledger(tracker), f"add/{'x' * 300}"
+    others, notice = (("log", "a@b"), ("mail", "c@d")), NewsItem(NewsKind.OWNER, name, "held")
 
-    def told(number: int, what: str) -> bool:
-        claim = ledger.claim(
-            [NewsItem(NewsKind.DIGEST, f"session {number}"), NewsItem(NewsKind.ZIP, "add/x", what)], "mail", "a@b"
-        )
-        ledger.begin(claim)
-        ledger.record_result(claim, SendState.SENT)
-        return len(claim.items) == 2
+    def told(number: int, what: str, *recipient: str) -> bool:
+        items = [NewsItem(NewsKind.DIGEST, f"session {number}"), NewsItem(NewsKind.ZIP, name, what)]
+        return len(send(ledger, items, *recipient)) == 2
 
+    assert [told(0, "failed", *other) for other in others] == [True, True]
     assert [told(*one) for one in enumerate(["failed", "failed", "accepted", "failed", "failed"])] == [
         *(True, False, True, True, False)
     ]
+    assert [told(1, "failed", *other) for other in others] == [False, False]
+    assert send(ledger, [notice]) == (notice,)
+    assert [told(5, "failed"), told(6, "accepted")] == [False, True]
+    assert send(ledger, [notice]) == ()
 
 
 @only_sqlite

@@ -34,7 +34,7 @@ from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
-from dcc.tracker.models import SessionLock, ZipAction
+from dcc.tracker.models import CrawlingSession, SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from tests.support.asking import execute_in, in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
@@ -350,6 +350,13 @@ def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
     assert mailing.subjects(WRANGLER) == ["DCC: Back to normal: sessions"]
 
 
+def test_a_session_that_takes_longer_than_later_ones_is_looked_at_when_it_ends(mailing: Mailing) -> None:
+    first, now = mailing.run_session(), utc_now()
+    execute_in(mailing.tracker, CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
+    mailing.run_session()
+    assert Ledger(mailing.tracker).last_session() == first.id
+
+
 @pytest.mark.parametrize("told_by_sensor", [True, False])
 def test_a_session_whose_process_died_is_told_once(mailing: Mailing, told_by_sensor: bool) -> None:
     with open_session(mailing.tracker, mailing.settings) as session:
@@ -489,6 +496,7 @@ class Recording:
     ids: list[str] = field(default_factory=list)
     name: str = "mail"
     attaches: bool = False
+    spared: str = ""
 
     def recipients(self, audience: object, addresses: object) -> list[str]:
         return ["a", "b", "c", "d"]
@@ -496,7 +504,7 @@ class Recording:
     def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         self.tried.append(recipient)
         self.ids.append(message.id)
-        if self.fault is not None:
+        if self.fault is not None and recipient != self.spared:
             raise self.fault
 
 
@@ -521,6 +529,12 @@ def test_a_channel_that_fails_twice_is_left_alone_for_the_round_and_tried_in_the
     round_ = tell_all(installation, failing, monkeypatch)
     assert (failing.tried, round_.failed) == (["a", "b"], 4)
     assert "2 more notifications were not tried" in " ".join(round_.conclude())
+    in_turn = Recording(failing.fault, spared="b", name="in turn")
+    tell_all(installation, in_turn, monkeypatch)
+    assert in_turn.tried == ["a", "b", "c", "d"]
+    late = Recording()
+    assert tell_all(installation.with_settings(notify_seconds=0), late, monkeypatch).postponed == 4
+    assert late.tried == []
     working = Recording()
     assert tell_all(installation, working, monkeypatch).sent == {"mail": 4}
     assert tell_all(installation, working, monkeypatch).sent == {}
@@ -558,6 +572,22 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
     assert "ZeroDivisionError" in " ".join(round_.conclude())
     assert round_.ledger.unsent([NewsItem(NewsKind.ADDRESS, "a")], "mail", "somebody") != []
+
+
+def test_what_another_process_claims_meanwhile_is_not_sent(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = Recording()
+    monkeypatch.setattr(rounds, "open_channels", lambda _: OpenedChannels([channel]))
+
+    def needed(items: Sequence[NewsItem]) -> bool:
+        Ledger(installation.tracker).claim(items, channel.name, "a")
+        return bool(items)
+
+    round_ = Round(installation.tracker, installation.settings)
+    made = Notification("0" * 32, NewsKind.TEST, "s", "t")
+    assert round_.notify(channel, "a", [NewsItem(NewsKind.ADDRESS, "x")], lambda *_: made, needed) == ()
+    assert channel.tried == []
 
 
 @pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])

@@ -78,6 +78,17 @@ def test_one_that_is_not_is_refused_and_its_documents_are_looked_at_all_the_same
     assert document.valid
 
 
+def test_what_a_refused_archive_has_is_there_for_no_other(tmp_path: Path) -> None:
+    animals, runs = ({name: text.decode() for name, text in some.items()} for some in (specimens(), experiments()))
+    path = make_zip(tmp_path / "H.2013-10-31.1.impc.zip", animals)
+    other = make_zip(tmp_path / "H.2013-10-31.2.impc.zip", runs)
+    for checksum, missing in ((None, False), ("0" * 32, True)):
+        if checksum:
+            path.with_name(f"{path.name}.md5").write_text(checksum)
+        *_, judged = check_paths([path, other], SETTINGS, None, SCHEMAS, load_shipped())
+        assert ("E4" in {one.kind for one in judged.missing}) is missing
+
+
 def test_a_date_in_the_future_is_warned_of_as_a_session_does(tmp_path: Path) -> None:
     for day, warnings in ((utc_today() + timedelta(days=1), []), (date(2099, 10, 31), ["BadFileNameError"])):
         whole, _ = check(make_zip(tmp_path / f"J.{day}.1.impc.zip", {EXPERIMENT: MINIMAL}))
