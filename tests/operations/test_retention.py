@@ -57,8 +57,12 @@ KINDS = {ARCHIVE: StagedKind.ARCHIVE, CONTENTS: StagedKind.CONTENTS, PART: Stage
 
 
 def _staged(*names: str, days: float) -> StagedArchive:
+    """The first of these files is so old, and each further one older by a day."""
     modified = (NOW - timedelta(days=days) - datetime(1970, 1, 1)).total_seconds()
-    entries = tuple(StagedEntry("add", name, KINDS[name], 10, modified, (1, 1)) for name in names)
+    entries = tuple(
+        StagedEntry("add", name, KINDS[name], 10, modified - 86_400 * number, (1, 1))
+        for number, name in enumerate(names)
+    )
     return StagedArchive(SubmissionKey(Action.ADD, "x.zip"), entries)
 
 
@@ -135,12 +139,15 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (root / "edit").symlink_to(outside)
     (root / "notes.txt").write_bytes(b"1")
     (root / "lost+found").mkdir()
+    left_over = "add/.y.zip.contents.unpacking-1"
+    (root / left_over).mkdir()
     found = {one.place: one for one in read_staging(root)}
-    assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
+    assert list(found) == ["add/y.zip", left_over, "add/w.zip.contents", "add/z.zip", "edit", "notes.txt"]
     assert found["add/y.zip"].bytes == 6
     assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {StagedKind.UNKNOWN}
     for place, verdict, reason in (
         ("edit", RetentionVerdict.KEEP, "a link, which is not followed"),
+        (left_over, RetentionVerdict.REMOVE, "a left-over of a process that was killed"),
         ("notes.txt", RetentionVerdict.UNKNOWN, "nothing that the platform puts there"),
     ):
         (decision,) = retention_decisions(found[place], None, USUAL, NOW)
@@ -178,11 +185,13 @@ class TestAside:
         assert (root.parent / "precious" / "file").exists()
 
     def test_another_file_of_the_same_name_is_left_alone(self, root: Path) -> None:
-        (staged,) = read_staging(root)
+        (root / "add" / "gone.zip").touch()
+        staged = read_staging(root)
+        (root / "add" / "gone.zip").unlink()
         (root / "add" / "x.zip").replace(root / "add" / "old")
         (root / "add" / "x.zip").write_bytes(b"new")
         with RemovalDirectories(root) as aside:
-            assert [entry.name for entry in aside.take(staged.entries)] == ["x.zip.contents"]
+            assert [entry.name for one in staged for entry in aside.take(one.entries)] == ["x.zip.contents"]
         assert (root / "add" / "x.zip").read_bytes() == b"new"
 
     def test_an_action_directory_that_became_a_link_is_not_followed(self, root: Path, tmp_path: Path) -> None:
@@ -416,6 +425,7 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(installation: I
     assert gone.verdict is RetentionVerdict.REMOVE
     clean(installation.tracker, at_once(installation), [gone])
     assert set(installation.staged()) == {arrived}
+    assert _removals(installation.tracker) == 0
 
 
 @pytest.fixture
@@ -429,6 +439,18 @@ def failed(damaged: Installation) -> Installation:
 
 def _removals(tracker: Engine, key: SubmissionKey = KEY) -> int:
     return len(in_reading(tracker, submission_story, key).removals)
+
+
+@only_sqlite
+def test_what_took_the_place_of_an_archive_meanwhile_stays_and_is_not_told_to_be_gone(failed: Installation) -> None:
+    decisions = review_staging(failed.tracker, at_once(failed))
+    archive = failed.settings.staging_directory / ZIP
+    archive.with_name("new").write_bytes(b"another")
+    archive.with_name("new").replace(archive)
+    cleaned = clean(failed.tracker, at_once(failed), decisions)
+    assert (cleaned.bytes, cleaned.changed, failed.staged()) == (4, [ZIP], {ZIP: b"another"})
+    (removal,) = in_reading(failed.tracker, submission_story, KEY).removals
+    assert removal.message.startswith("Its documents (4 bytes) went")
 
 
 def _contention(engine: Engine) -> Exception:
@@ -450,10 +472,30 @@ def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkey
     assert failed.staged() == WHOLE
     assert list((failed.settings.staging_directory / "add").glob(".*")) == []
     assert _removals(failed.tracker) == 0
-    monkeypatch.undo()
+
+    def lost(*_: object) -> None:
+        monkeypatch.undo()
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
     _clean(failed)
     assert failed.staged() == {}
     assert _removals(failed.tracker) == 1
+
+
+@only_sqlite
+def test_what_can_neither_be_recorded_nor_put_back_is_named_and_not_deleted(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.setattr(os, "link", raising(PermissionError(13, "Permission denied", "x.zip")))
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
+    with pytest.raises(CleaningError, match="Permission denied"):
+        _clean(failed)
+    assert f"could not be put back ([Errno 13] Permission denied: 'x.zip'): {KEY.file_name} in" in caplog.text
+    assert [path.name for path in failed.settings.staging_directory.glob("add/.*/*")] == [KEY.file_name]
 
 
 def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
@@ -493,6 +535,7 @@ def test_a_session_that_begins_leaves_alone_what_is_being_removed(
     def beside_session(self: RemovalDirectories) -> None:
         with open_session(failed.tracker, failed.settings):
             assert remove_leftovers(failed.settings.staging_directory) == 0
+            assert read_staging(failed.settings.staging_directory) == []
         remove(self)
 
     monkeypatch.setattr(RemovalDirectories, "_remove", beside_session)
