@@ -180,7 +180,7 @@ def extract_archive(
         unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
         try:
             allowance = Allowance(limits, archive)
-            extraction = _Extraction(archive.name, unpacking, target, allowance, naming, centres, is_wanted)
+            extraction = _Extraction(archive.name, unpacking, target, naming, centres, is_wanted)
             for member in archive_members(archive, archive.name, allowance, unpacking, is_kept=extraction.takes_room):
                 extraction.take(member)
             found = extraction.found()
@@ -204,7 +204,6 @@ class _Extraction:
     label: str
     directory: Path
     target: Path
-    allowance: Allowance
     naming: NamingConvention
     centres: Container[str]
     is_wanted: Callable[[str], object]

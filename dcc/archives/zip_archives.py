@@ -53,7 +53,6 @@ _ENTRY_SIGNATURE = b"PK\x01\x02"
 _LONGEST_COMMENT = 65_535
 _BYTES_PER_ENTRY = 512
 _ENCRYPTED_FLAGS = 0x1 | 0x40 | 0x2000
-_AES_METHOD = 99
 _LOCAL_HEADER_BYTES = 30
 _ORDINARY_TYPES = {0, stat.S_IFREG, stat.S_IFDIR}
 
@@ -88,7 +87,7 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
             reason = mark("is a link or a device, not a file")
         if reason:
             raise unsafe_entry(label, _decoded(entry), reason)
-        if entry.flag_bits & _ENCRYPTED_FLAGS or entry.compress_type == _AES_METHOD:
+        if entry.flag_bits & _ENCRYPTED_FLAGS:
             raise EncryptedArchiveError(
                 mark(
                     "{archive} is encrypted (entry {entry}). Replace it with one without a password, under the same "

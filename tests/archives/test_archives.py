@@ -65,6 +65,7 @@ def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
     members = {
         EXPERIMENT: b"<a/>",
         "notes.txt": b"x",
+        "folder/": b"",
         "copy of " + SPECIMEN: b"<b/>",
         SPECIMEN: b"<c/>",
         "__MACOSX/._x": b"",
@@ -245,6 +246,7 @@ def test_entries_are_counted_whatever_the_archive_says_of_their_number(tmp_path:
     content = bytearray(zipped({SPECIMEN: b"<a/>", **{str(n): b"" for n in range(20)}}))
     struct.pack_into("<HH", content, len(content) - 14, 1, 1)
     refuse(tmp_path, bytes(content), OversizedArchiveError, "10 are allowed", replace(LIMITS, max_entries=10))
+    refuse(tmp_path, bytes(content[-22:]), CorruptArchiveError, "its directory is cut off")
 
 
 def test_a_huge_directory_is_refused_before_it_is_read(tmp_path: Path) -> None:

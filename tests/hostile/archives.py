@@ -220,6 +220,8 @@ def refused_archives() -> Iterator[tuple[str, bytes, str]]:
         yield f"LZMA that needs {size}", archive([greedy]), f"{size:,} bytes of memory"
     for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         yield f"wrong checksum, method {method}", archive([Member(document(2), method=method, crc=1)]), "is damaged"
+        cut = _compressed(b"<a/>" * 99, method)[:14]
+        yield f"cut, method {method}", archive([Member(document(2), b"<a/>" * 99, method, stored=cut)]), "is damaged"
         yield f"wrong size, method {method}", archive([Member(document(2), method=method, size=5)]), "is damaged"
     yield "broken LZMA", archive([Member(document(2), method=14, stored=b"\t\4\0\0")]), "is damaged"
     yield "LZMA without header", archive([Member(document(2), method=14, stored=b"\t")]), "is damaged"

@@ -267,7 +267,14 @@ def test_no_copy_of_an_old_archive_is_removed_while_a_replica_is_away(
     done = audit_archives(tracker, rule, "tester", everything=True)
     assert (done.removed, done.is_intact, len(list(one.glob("??/*")))) == (0, True, 2)
     (tmp_path / "away").rename(two)
-    assert audit_archives(tracker, rule, "tester").removed == 2
+    # A copy that cannot be removed: its archive stays known.
+    copy, _ = two.glob("??/*")
+    copy.unlink()
+    copy.mkdir()
+    assert audit_archives(tracker, rule, "tester").removed == 1
+    assert column_in(tracker, select(StoredArchive.sha256)) == [copy.name]
+    copy.rmdir()
+    assert audit_archives(tracker, rule, "tester").removed == 1
     assert [*one.glob("??/*"), *two.glob("??/*")] == []
 
 

@@ -25,7 +25,7 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.data import judging, quality_control, uploading
 from dcc.session.fetching import archive_transfer
 from dcc.settings import Settings
-from tests.support.asking import column_in
+from tests.support.asking import column_in, execute_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, seed_centre, seed_source
 from tests.support.healthy_installation import Inspected
@@ -76,8 +76,9 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
     references = ["", "env:A", "file:/a/Key:", "key:/a", "key:/a?passphrase=env:A", "key:/a?passphrase=file:/b"]
     # Some only look like references.
     secrets = [SECRET, f"Key:{SECRET}", f"ENV:{SECRET}", f"File:{SECRET}", f"key:/a?passphrase={SECRET}"]
-    for accesskey in [*references, *secrets, f" env:{SECRET}"]:
+    for accesskey in [*references, *secrets, f" env:{SECRET}", f"{SECRET} of one that was removed"]:
         seed_source(store.tracker, centre, protocol="sftp", accesskey=accesskey)
+    execute_in(store.tracker, "DELETE FROM file_source WHERE id = 13")
     with_them = make_backup(store.tracker, store.qc, settings, tmp_path / "with")
     without = make_backup(store.tracker, store.qc, settings, tmp_path / "without", BackupRequest(with_secrets=False))
     assert SECRET.encode() in (with_them.directory / "tracker.db").read_bytes()
@@ -156,6 +157,7 @@ def test_an_older_set_of_another_user_is_told_and_the_new_one_is_made(
         monkeypatch.setattr(Path, name, refuse)
     made = backed_up(healthy_copy, folder, keep=1)
     assert [(left.directory, left.reason) for left in made.not_removed] == [(older, "Permission denied")]
+    assert made.removed == ()
     assert find_set(folder) == made.directory
 
 

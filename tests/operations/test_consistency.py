@@ -9,9 +9,13 @@ from sqlalchemy import select
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.session_work import open_session
+from dcc.tracker import progress
 from dcc.tracker.models import FileSource
+from dcc.tracker.register.centres import find_archive
 from dcc.tracker.register.file_sources import purge_source
-from tests.support.healthy_installation import DAMAGED, GOOD, Inspected
+from tests.support.asking import in_reading, in_writing
+from tests.support.data_installations import key_of
+from tests.support.healthy_installation import DAMAGED, GOOD, MISNAMED, Inspected
 
 Damage = Callable[[Inspected], None]
 
@@ -33,6 +37,14 @@ def test_submissions_may_have_no_source_after_one_was_removed_with_its_history(h
             purge_source(connection, source_id)
 
     assert healthy_copy.rules() & {"C1", "C3"} == set()
+
+
+def test_nothing_is_said_of_what_was_cancelled_or_opened_again(healthy_copy: Inspected) -> None:
+    for change in (progress.cancel, progress.reopen):
+        for key in (DAMAGED, MISNAMED):
+            za_id = in_reading(healthy_copy.tracker, find_archive, key_of(key)).za_id
+            in_writing(healthy_copy.tracker, change, [za_id], "me", "try")
+        assert healthy_copy.check() == [], change
 
 
 def _write(path: str, inspected: Inspected, content: Callable[[bytes], bytes]) -> None:
@@ -138,6 +150,8 @@ C16: a context with other measurements
 C18: a failure without a finding
     qc: UPDATE finding SET is_active = 0, closed = '2026-01-01 00:00:00' WHERE rule = 'E4'
 
+C2: an archive that a source shows and that is said to be gone
+    tracker: UPDATE file_source_has_zip SET gone_since = '2026-01-01' WHERE za_id = {_GOOD_ID}
 C5: a download under way without a session
     tracker: UPDATE zip_download SET phase_id = 1, status_id = 1 WHERE zf_id = {_GOOD_HOSTING}
 C10: half a document
@@ -149,6 +163,8 @@ C14: a lifetime that a refused document opened
 C16: a context whose history is lost
     qc: DELETE FROM context_history
 
+C2: a source shown in part that has fewer archives than it showed
+    tracker: UPDATE source_crawl SET listed = listed + 1, outcome = 'partial' WHERE id = {_newest("source_crawl")}
 C4: a download behind its documents
     tracker: UPDATE zip_download SET phase_id = 9, status_id = 3 WHERE zf_id = {_GOOD_HOSTING}
 C9: half an archive under its final name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 from sqlalchemy.exc import OperationalError
 
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
@@ -36,8 +36,11 @@ from dcc.phases import Phase, State, Status
 from dcc.session.data.rechecks import recheck
 from dcc.settings import Settings
 from dcc.store.staging import Origin, Staging, remove_leftovers
+from dcc.tracker.models import XmlFile
 from dcc.tracker.queries.submission_stories import submission_story
-from tests.support.asking import in_reading
+from dcc.tracker.register.file_sources import set_source_state
+from dcc.tracker.register.source_addresses import SourceState
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -54,8 +57,12 @@ KINDS = {ARCHIVE: StagedKind.ARCHIVE, CONTENTS: StagedKind.CONTENTS, PART: Stage
 
 
 def _staged(*names: str, days: float) -> StagedArchive:
+    """The first of these files is so old, and each further one older by a day."""
     modified = (NOW - timedelta(days=days) - datetime(1970, 1, 1)).total_seconds()
-    entries = tuple(StagedEntry("add", name, KINDS[name], 10, modified, (1, 1)) for name in names)
+    entries = tuple(
+        StagedEntry("add", name, KINDS[name], 10, modified - 86_400 * number, (1, 1))
+        for number, name in enumerate(names)
+    )
     return StagedArchive(SubmissionKey(Action.ADD, "x.zip"), entries)
 
 
@@ -71,6 +78,7 @@ def _known(phase: Phase, status: Status, days: float, **facts: bool) -> KnownArc
         (Phase.UNZIP, Status.FAILED, {}, 365),
         (Phase.UPLOAD, Status.CANCELLED, {}, 365),
         (Phase.ZIP_NAME, Status.DONE, {}, 365),
+        (Phase.ZIP_NAME, Status.CANCELLED, {"held": True}, 365),
         # A session may want these.
         (Phase.QC, Status.PENDING, {}, None),
         (Phase.DATA, Status.DONE, {}, None),
@@ -89,9 +97,11 @@ def test_an_archive_goes_when_it_is_old_enough_for_its_state(
 ) -> None:
     for age in (9_999.5,) if days is None else (days - 0.5, days + 0.5):
         verdict = RetentionVerdict.KEEP if days is None or age < days else RetentionVerdict.REMOVE
-        known = _known(phase, status, age, **facts)
-        (decision,) = retention_decisions(_staged(ARCHIVE, CONTENTS, days=age), known, USUAL, NOW)
-        assert (decision.verdict, decision.age_days) == (verdict, int(age))
+        # The later counts: when it came, or when its state changed.
+        for came, changed in ((age, 9_999.5), (9_999.5, age)):
+            staged, known = _staged(ARCHIVE, CONTENTS, days=came), _known(phase, status, changed, **facts)
+            (decision,) = retention_decisions(staged, known, USUAL, NOW)
+            assert (decision.verdict, decision.age_days) == (verdict, int(age))
 
 
 def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_does_not_know_is_unknown() -> None:
@@ -106,6 +116,10 @@ def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_do
             _staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), USUAL, NOW
         )
         assert decision.verdict is verdict, (phase, status, hosted, days)
+    # Documents whose archive went before nothing brings into the archive store.
+    lost = _known(Phase.QC, Status.DONE, 9_999, stored=False)
+    (decision,) = retention_decisions(_staged(CONTENTS, days=9_999), lost, USUAL, NOW)
+    assert decision.verdict is RetentionVerdict.REMOVE
     (decision,) = retention_decisions(_staged(ARCHIVE, days=9_999), None, USUAL, NOW)
     assert (decision.verdict, decision.reason) == (RetentionVerdict.UNKNOWN, "not known to the tracker")
 
@@ -125,12 +139,19 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (root / "edit").symlink_to(outside)
     (root / "notes.txt").write_bytes(b"1")
     (root / "lost+found").mkdir()
+    left_over = "add/.y.zip.contents.unpacking-1"
+    (root / left_over).mkdir()
     found = {one.place: one for one in read_staging(root)}
-    assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
+    assert list(found) == ["add/y.zip", left_over, "add/w.zip.contents", "add/z.zip", "edit", "notes.txt"]
     assert found["add/y.zip"].bytes == 6
     assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {StagedKind.UNKNOWN}
-    (decision,) = retention_decisions(found["edit"], None, USUAL, NOW)
-    assert (decision.verdict, decision.reason) == (RetentionVerdict.KEEP, "a link, which is not followed")
+    for place, verdict, reason in (
+        ("edit", RetentionVerdict.KEEP, "a link, which is not followed"),
+        (left_over, RetentionVerdict.REMOVE, "a left-over of a process that was killed"),
+        ("notes.txt", RetentionVerdict.UNKNOWN, "nothing that the platform puts there"),
+    ):
+        (decision,) = retention_decisions(found[place], None, USUAL, NOW)
+        assert (decision.verdict, decision.reason) == (verdict, reason)
 
 
 def test_no_staging_holds_nothing_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -164,11 +185,13 @@ class TestAside:
         assert (root.parent / "precious" / "file").exists()
 
     def test_another_file_of_the_same_name_is_left_alone(self, root: Path) -> None:
-        (staged,) = read_staging(root)
+        (root / "add" / "gone.zip").touch()
+        staged = read_staging(root)
+        (root / "add" / "gone.zip").unlink()
         (root / "add" / "x.zip").replace(root / "add" / "old")
         (root / "add" / "x.zip").write_bytes(b"new")
         with RemovalDirectories(root) as aside:
-            assert [entry.name for entry in aside.take(staged.entries)] == ["x.zip.contents"]
+            assert [entry.name for one in staged for entry in aside.take(one.entries)] == ["x.zip.contents"]
         assert (root / "add" / "x.zip").read_bytes() == b"new"
 
     def test_an_action_directory_that_became_a_link_is_not_followed(self, root: Path, tmp_path: Path) -> None:
@@ -290,6 +313,10 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     data.put(ZIP, specimens())
     data.validate()
     assert _clean(data).removed == []
+    # As a session leaves it that was killed.
+    execute_in(data.tracker, update(XmlFile).values(status_id=int(Status.RUNNING)))
+    assert _clean(data, "xsd").removed == []
+    execute_in(data.tracker, update(XmlFile).values(status_id=int(Status.DONE)))
     assert [one.staged.place for one in _clean(data, "xsd").removed] == [ZIP]
     data.take_up()
     assert data.states() == {ZIP: "zip_name done"}
@@ -365,32 +392,40 @@ def test_unknown_files_stay_unless_they_are_asked_for_and_scratch_directories_ar
     assert _clean(installation, unknown=True).removed == []
     assert (staging / ".batches/.scratch-1").is_dir()
     (staging / "add").mkdir()
-    (staging / "notes.txt").write_text("mine")
-    (staging / "add" / "H.2099-01-01.1.impc.zip").write_text("put there by hand")
+    theirs = {"notes.txt", "add/H.2099-01-01.1.impc.zip", os.fsdecode(b"add/\xff.zip")}
+    for name in theirs:
+        (staging / name).write_text("put there by hand")
     _clean(installation)
-    assert set(installation.staged()) == {"notes.txt", "add/H.2099-01-01.1.impc.zip"}
-    assert len(_clean(installation, unknown=True).removed) == 2
+    assert set(installation.staged()) == theirs
+    assert len(_clean(installation, unknown=True).removed) == 3
     assert installation.staged() == {}
 
 
 @only_sqlite
 def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(installation: Installation) -> None:
-    folder = installation.add_folder()
+    folder, arrived = installation.add_folder(), "add/H.2013-11-01.1.impc.zip"
+    folder.put(arrived, b"no zip")
+    installation.run_session()
     folder.put(ZIP)
     installation.with_settings(min_free_bytes=2**62).run_session()
     staging = Staging(installation.settings.staging_directory)
     staging.prepare(KEY)
     staging.note_origin(KEY, Origin(folder.source_id, 10, 1))
     staging.part(KEY).write_bytes(b"12345")
-    (kept,) = review_staging(installation.tracker, at_once(installation))
+    kept, _ = review_staging(installation.tracker, at_once(installation))
     assert (kept.verdict, kept.reason) == (RetentionVerdict.KEEP, "its download goes on from there")
+    in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.REMOVED)
+    gone, _ = review_staging(installation.tracker, at_once(installation))
+    assert gone.verdict is RetentionVerdict.REMOVE
+    in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.AVAILABLE)
     (folder.path / ZIP).unlink()
     for _ in range(2):
         installation.with_settings(min_free_bytes=2**62).run_session()
-    (gone,) = review_staging(installation.tracker, at_once(installation))
+    gone, _ = review_staging(installation.tracker, at_once(installation))
     assert gone.verdict is RetentionVerdict.REMOVE
     clean(installation.tracker, at_once(installation), [gone])
-    assert installation.staged() == {}
+    assert set(installation.staged()) == {arrived}
+    assert _removals(installation.tracker) == 0
 
 
 @pytest.fixture
@@ -404,6 +439,18 @@ def failed(damaged: Installation) -> Installation:
 
 def _removals(tracker: Engine, key: SubmissionKey = KEY) -> int:
     return len(in_reading(tracker, submission_story, key).removals)
+
+
+@only_sqlite
+def test_what_took_the_place_of_an_archive_meanwhile_stays_and_is_not_told_to_be_gone(failed: Installation) -> None:
+    decisions = review_staging(failed.tracker, at_once(failed))
+    archive = failed.settings.staging_directory / ZIP
+    archive.with_name("new").write_bytes(b"another")
+    archive.with_name("new").replace(archive)
+    cleaned = clean(failed.tracker, at_once(failed), decisions)
+    assert (cleaned.bytes, cleaned.changed, failed.staged()) == (4, [ZIP], {ZIP: b"another"})
+    (removal,) = in_reading(failed.tracker, submission_story, KEY).removals
+    assert removal.message.startswith("Its documents (4 bytes) went")
 
 
 def _contention(engine: Engine) -> Exception:
@@ -425,10 +472,30 @@ def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkey
     assert failed.staged() == WHOLE
     assert list((failed.settings.staging_directory / "add").glob(".*")) == []
     assert _removals(failed.tracker) == 0
-    monkeypatch.undo()
+
+    def lost(*_: object) -> None:
+        monkeypatch.undo()
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
     _clean(failed)
     assert failed.staged() == {}
     assert _removals(failed.tracker) == 1
+
+
+@only_sqlite
+def test_what_can_neither_be_recorded_nor_put_back_is_named_and_not_deleted(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.setattr(os, "link", raising(PermissionError(13, "Permission denied", "x.zip")))
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
+    with pytest.raises(CleaningError, match="Permission denied"):
+        _clean(failed)
+    assert f"could not be put back ([Errno 13] Permission denied: 'x.zip'): {KEY.file_name} in" in caplog.text
+    assert [path.name for path in failed.settings.staging_directory.glob("add/.*/*")] == [KEY.file_name]
 
 
 def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
@@ -468,6 +535,7 @@ def test_a_session_that_begins_leaves_alone_what_is_being_removed(
     def beside_session(self: RemovalDirectories) -> None:
         with open_session(failed.tracker, failed.settings):
             assert remove_leftovers(failed.settings.staging_directory) == 0
+            assert read_staging(failed.settings.staging_directory) == []
         remove(self)
 
     monkeypatch.setattr(RemovalDirectories, "_remove", beside_session)

@@ -149,8 +149,12 @@ def test_reports_come_with_the_session_and_go_with_the_archive(installation: Ins
     at_once = keeping.with_settings(staging_keep_failed_days=0).settings
     cleaned = clean(keeping.tracker, at_once, review_staging(keeping.tracker, at_once))
     assert [decision.staged.place for decision in cleaned.removed] == ["add/H.2013-11-01.2.impc.zip"]
-    assert not page.exists()
-    assert not page.with_suffix(".json").exists()
+    for days in (364, 366):
+        old = page.with_name(f"{days}.zip.html")
+        old.touch()
+        os.utime(old, (time.time(), time.time() - days * 86_400))
+    clean(keeping.tracker, keeping.settings, [])
+    assert [path.name for path in page.parent.iterdir()] == ["364.zip.html"]
 
 
 def test_reports_of_what_never_was_in_staging_go_when_they_are_old(desk: Desk) -> None:

@@ -58,6 +58,7 @@ def policy(every: str = "", windows: str = "", pause: Pause | None = None, sched
         (policy(windows=LONDON), PastCrawls(), DueReason.CLOSED, 8),
         (policy(windows="Mon-Fri 08:00-13:00"), PastCrawls(), DueReason.DUE, None),
         (policy(windows="Sat-Sun 00:00-24:00"), PastCrawls(), DueReason.CLOSED, 60),
+        (policy(windows="Wed 00:00-24:00"), PastCrawls(), DueReason.DUE, None),
         (policy(windows="Sat-Wed 13:00-14:00, Wed 11:30-12:30"), PastCrawls(), DueReason.DUE, None),
         (policy("1d", "20:00-06:00 Asia/Tokyo"), listed(20), DueReason.RECENT, 2.8),
         # It is due in the last window before its age is reached, if one opens.
@@ -157,6 +158,9 @@ def test_windows_keep_to_the_clock_of_their_zone() -> None:
     assert [windows.opens(datetime(2026, month, 2, 12)).hour for month in (1, 7)] == [20, 19]
     assert windows.is_open(datetime(2026, 7, 2, 4, 59))
     assert not windows.is_open(datetime(2026, 7, 2, 5))
+    assert windows.opens(datetime(2026, 7, 2, 5)) == datetime(2026, 7, 2, 19)
+    # Where it is the day before still, it began the day before that.
+    assert Windows.parse("Mon 23:00-22:00 Etc/GMT+12").is_open(datetime(2026, 3, 4, 9))
 
 
 @pytest.mark.parametrize("text", ["", "20:00", "20-06", "25:00-26:00", "20:00-06:00 Nowhere/Else", "Xyz 20:00-21:00"])

@@ -20,10 +20,10 @@ from dcc.naming import Action
 from dcc.redaction import redact
 from dcc.settings import load_settings
 from dcc.sources.access import Endpoint, parse_hostname, resolve_accesskey
-from dcc.sources.base import ListedFile
+from dcc.sources.base import Extent, ListedFile
 from dcc.sources.ftp.session import FtpSession, parse_list_line, parse_mlsd_line
 from dcc.sources.host_keys import HostKey, known_host_keys
-from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.listing import Entry, EntryKind, action_listing, folder_listing
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from tests.support.servers import server_program
@@ -160,6 +160,20 @@ class TestGathering:
         assert zips == [ListedFile("a.zip", 1, 10, has_md5=True), ListedFile("b.zip", 2, 20)]
         assert ignored == 0
 
+    def test_a_folder_that_vanishes_meanwhile_counts_as_one_that_never_existed(self) -> None:
+        folders = {
+            b"": [Entry(b"gone", EntryKind.DIRECTORY), Entry(b"there", EntryKind.DIRECTORY)],
+            b"there": [Entry(b"a.zip", EntryKind.FILE)],
+        }
+
+        def entries(folder: bytes) -> list[Entry]:
+            if folder not in folders:
+                raise FileNotFoundError
+            return folders[folder]
+
+        found = folder_listing("a source", Action.ADD, Extent(depth=1), entries, lambda *_: None, lambda _: None)
+        assert found.zips == (ListedFile("a.zip", None, None, folder="there"),)
+
     def test_manifests_beside_archives_are_no_archives(self) -> None:
         names = ("a.zip", "a.zip.manifest.csv", "a.zip.manifest.json", "b.tgz", "b.tgz.manifest.csv", "manifest.json")
         zips, ignored = self.gathered(
@@ -189,8 +203,10 @@ class TestChecksumFiles:
             f"{MD5}  a.zip".encode("utf-16"),
             f"{OTHER_MD5}  b.zip\n{MD5}  a.zip\n".encode(),
             f"{MD5}  caf\xe9/a.zip\n".encode("latin-1"),
+            f"# before: {OTHER_MD5}\n{MD5}\n{MD5}\n".encode(),
         ):
-            assert parse_md5(content, "a.zip", "a source") == MD5, content
+            for name in ("a.zip", "folder/a.zip"):
+                assert parse_md5(content, name, "a source") == MD5, content
 
     def test_what_is_none(self) -> None:
         for content in (

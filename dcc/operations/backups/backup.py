@@ -173,7 +173,7 @@ def sets_in(directory: Path) -> list[Path]:
         raise BackupError(
             f"The directory {directory} could not be read: {error.strerror}. Check the path and its permissions."
         ) from error
-    return sorted(filter(_is_set, named), key=_age)
+    return sorted(filter(_is_set, named))
 
 
 def _is_set(path: Path) -> bool:
@@ -182,11 +182,6 @@ def _is_set(path: Path) -> bool:
         return (path / MANIFEST).is_file()
     except PermissionError:
         return True
-
-
-def _age(path: Path) -> tuple[str, int]:
-    moment, _, number = path.name.removeprefix("dcc-").partition("Z-")
-    return moment.rstrip("Z"), int(number or 0)
 
 
 def find_set(directory: Path) -> Path:

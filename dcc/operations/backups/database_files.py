@@ -35,7 +35,6 @@ from dcc.databases.schema import (
     make_tables,
     make_views,
     record_revision,
-    require_file,
 )
 from dcc.databases.transactions import run_patiently, writing
 from dcc.errors import BackupError, CopyFailedError, DccError
@@ -219,10 +218,8 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Databa
     """Both databases at one moment, for as long as the block lasts.
 
     Meanwhile the write-ahead log of SQLite, or the undo log of MariaDB and MySQL, grows by what others write. Raises
-    the `unreachable` error of either database, and the `outdated` error of one that does not exist.
+    the `unreachable` error of either database.
     """
-    for engine in (tracker, qc):
-        require_file(engine)
     with ExitStack() as stack:
         own = [_patient_engine(stack, engine) for engine in (tracker, qc)]
 

@@ -36,7 +36,7 @@ from dcc.tracker.database import exception_id
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, XmlFile, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING
+from dcc.tracker.states import CANCELLED, NOT_ARRIVED, VALID, WAITING
 from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, submission_key_of
 
@@ -46,6 +46,7 @@ _DAY_SECONDS: Final = 86_400
 _AT_ONCE: Final = 100
 _WHOLE: Final = (StagedKind.ARCHIVE, StagedKind.CONTENTS)
 _PART: Final = (StagedKind.PART, StagedKind.ORIGIN)
+_SET_BACK: Final = {WAITING: "it is to be downloaded again", CANCELLED: "it was cancelled"}
 
 
 class RetentionVerdict(StrEnum):
@@ -107,7 +108,7 @@ def _decide_on_unknown(staged: StagedArchive, now: datetime) -> RetentionDecisio
     verdict, reason = RetentionVerdict.UNKNOWN, "not known to the tracker"
     if staged.of(StagedKind.LEFT_OVER) is not None:
         verdict, reason = RetentionVerdict.REMOVE, "a left-over of a process that was killed"
-    elif staged.key is None and staged.place in set(Action):
+    elif staged.place in set(Action):
         verdict, reason = RetentionVerdict.KEEP, "a link, which is not followed"
     elif staged.key is None:
         reason = "nothing that the platform puts there"
@@ -126,9 +127,9 @@ def _keep_whole(staged: StagedArchive, known: KnownArchive, settings: Settings) 
     state, last_phase = known.state, Phase[settings.staging_keep_phase.upper()]
     if not known.stored and staged.of(StagedKind.ARCHIVE) is not None:
         return _Retention(None, "it is not in the archive store yet: dcc archive repair")
-    if state == WAITING:
-        return _Retention(settings.staging_keep_failed_days, "it is to be downloaded again")
-    if not known.validated or (not state.failed and state < VALID):
+    if state in _SET_BACK:
+        return _Retention(settings.staging_keep_failed_days, _SET_BACK[state])
+    if not known.validated:
         return _Retention(None, "it is not validated whole")
     if known.held or (known.to_upload and last_phase > Phase.XSD):
         return _Retention(None, "a document of it waits to be uploaded or confirmed")
@@ -181,10 +182,10 @@ _KNOWN: Final = submission_query().add_columns(
 
 
 def known_archives(connection: Connection, keys: Collection[SubmissionKey]) -> dict[SubmissionKey, KnownArchive]:
-    """What the tracker knows of submissions; unknown ones are left out."""
+    """What the tracker knows of submissions, and of others of their names; unknown ones are left out."""
     # A name that is not UTF-8 cannot be in the tracker.
     names = {key.file_name for key in keys if key.file_name.isprintable()}
-    rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if submission_key_of(row) in keys]
+    rows = list(rows_with(connection, _KNOWN, ZipFile.file_name, names))
     not_stored = not_stored_everywhere(connection, [row.latest for row in rows if row.latest is not None])
     return {
         submission_key_of(row): KnownArchive(

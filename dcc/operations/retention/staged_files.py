@@ -129,7 +129,7 @@ def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
         else:
             others.append(StagedArchive(None, (entry,)))
     archives = [
-        StagedArchive(SubmissionKey(Action(folder), name), tuple(sorted(group, key=lambda entry: entry.name)))
+        StagedArchive(SubmissionKey(Action(folder), name), tuple(group))
         for (folder, name), group in sorted(found.items())
     ]
     return archives + sorted(others, key=lambda other: other.place)
@@ -137,7 +137,7 @@ def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
 
 def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
     with os.scandir(root) as entries:
-        for found in sorted(entries, key=lambda entry: entry.name):
+        for found in entries:
             if found.name in _FILE_SYSTEMS_OWN or found.name.startswith(_OF_WORKERS):
                 continue
             if found.name in set(Action) and found.is_dir(follow_symlinks=False):
