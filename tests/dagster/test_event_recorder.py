@@ -120,9 +120,14 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
 
 def test_after_a_failure_of_the_work_nothing_counts_as_shown(dagster: Dagster) -> None:
     noted: list[str] = []
-    with pytest.raises(ValueError, match="the work"), EventRecorder(dagster.instance, STEP) as recorder:
-        recorder.when_stored(lambda: noted.append("shown"))
-        raise ValueError("the work")
+
+    def work() -> None:
+        with EventRecorder(dagster.instance, STEP) as recorder:
+            recorder.when_stored(lambda: noted.append("shown"))
+            raise ValueError("the work")
+
+    with pytest.raises(ValueError, match="the work"):
+        work()
     assert noted == []
 
 
