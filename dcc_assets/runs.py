@@ -111,7 +111,7 @@ def session_work(
             raise
         if not (tags := session_tags(work.session)).items() <= context.run.tags.items():
             context.instance.add_run_tags(context.run.run_id, tags)
-        finish_dead_runs(context.instance, work.tracker, work.settings, excluding=context.run.run_id)
+        finish_dead_runs(context.instance, work.tracker, work.settings)
         yield work
 
 
@@ -126,7 +126,7 @@ def ready_made(resource: object) -> dg.ResourceDefinition:
     return dg.ResourceDefinition.hardcoded_resource(resource)
 
 
-def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Settings, *, excluding: str = "") -> int:
+def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Settings) -> int:
     """Mark runs as failed whose process died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
@@ -138,8 +138,6 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
     of_sessions: dict[int, list[dg.DagsterRun]] = {}
     for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
         run, tags = record.dagster_run, own_tags(instance, record.dagster_run)
-        if run.run_id == excluding:
-            continue
         if _has_died(tags, session := _session_in(tags), datetime.now(UTC) - record.update_timestamp):
             dead.append(run)
         elif session is not None:

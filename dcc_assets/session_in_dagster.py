@@ -21,7 +21,7 @@ from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
-from dcc_assets.runs import STARTED_BY_TAG, await_pool, finish_dead_runs, ready_made, run_here, session_tags
+from dcc_assets.runs import STARTED_BY_TAG, await_pool, ready_made, run_here, session_tags
 from dcc_dagster.executors import require_executor
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
@@ -87,7 +87,6 @@ def _run_jobs(instance: DagsterInstance, work: SessionWork) -> Iterator[str]:
             (load_data, work.until >= Phase.UPLOAD),
         ):
             if is_due:
-                finish_dead_runs(instance, work.tracker, work.settings)
                 if job is load_data:
                     await_pool(instance, work.tracker, work.settings)
                 yield run_here(job, instance, tags, resources).run_id

@@ -22,7 +22,7 @@ from dagster._core.storage.event_log.schema import (
     AssetKeyTable,
     DynamicPartitionsTable,
 )
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select
 from sqlalchemy.engine import Connection
 
 LEANED_ON: Final = {
@@ -107,8 +107,6 @@ class BatchingEventLog(SqlEventLogStorage):
         events = (_EVENT.asset_key.in_(names), _EVENT.dagster_event_type.in_(_TYPES), _EVENT.partition.in_(keys))
         of_checks = (_CHECK.asset_key.in_(names), _CHECK.partition.in_(keys))
         of_set = (_PARTITION.partitions_def_name == name, _PARTITION.partition.in_(keys))
-        # An asset's cached status counts removed partitions.
-        forget = update(AssetKeyTable).values(cached_status_data=None).where(AssetKeyTable.c.asset_key.in_(names))
         with self.index_connection() as connection:
             ids = connection.scalars(select(_EVENT.id).where(*events)).all()
             if ids:
@@ -116,7 +114,6 @@ class BatchingEventLog(SqlEventLogStorage):
                 connection.execute(delete(SqlEventLogStorageTable).where(_EVENT.id.in_(ids)))
             connection.execute(delete(AssetCheckExecutionsTable).where(*of_checks))
             connection.execute(delete(DynamicPartitionsTable).where(*of_set))
-            connection.execute(forget)
 
 
 def wipe_times(storage: EventLogStorage, assets: Collection[AssetKey]) -> dict[AssetKey, float]:

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -120,7 +120,8 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
     def _make_alike(self, shard: str) -> bool:
         """Make the database of a run: with the tables of the index, as Dagster does, but in one transaction.
 
-        False if there is one, which may be unfinished, or if that is impossible, as on a disk without hard links.
+        False if there is one, perhaps of another process by now and unfinished, or if that is impossible, as on a disk
+        without hard links.
         """
         path = Path(self.path_for_shard(shard))
         if path.exists():
@@ -138,9 +139,7 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
                     connection.execute(statement)
                 connection.executemany("INSERT INTO alembic_version VALUES (?)", [(r,) for r in revisions])
                 connection.execute("COMMIT")
-            # Another process was faster: its database stays.
-            with suppress(FileExistsError):
-                path.hardlink_to(draft)
+            path.hardlink_to(draft)
         except (OSError, sqlite3.Error):
             log.debug("The database of run %s is left to Dagster", shard, exc_info=True)
             return False
@@ -173,19 +172,11 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
         connection.execute(_INSERT, [{**row, "id": number} for (_, row), number in zip(mirrored, ids, strict=True)])
         self.store_about_assets(connection, zip((event for event, _ in mirrored), ids, strict=True))
 
-    def wipe(self) -> None:
-        """Delete every event."""
-        self._close()
-        super().wipe()
-
     def dispose(self) -> None:
         """Close every connection."""
-        self._close()
-        super().dispose()
-
-    def _close(self) -> None:
         with self._lock:
             self._index_engine.dispose()
+        super().dispose()
 
 
 def _relax_synchronous(connection: Any, _record: object) -> None:

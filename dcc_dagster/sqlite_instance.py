@@ -165,7 +165,7 @@ def _complete(path: Path, whole: Path) -> bool:
             connection.execute("ROLLBACK")
             return False
         for name, (_, statement) in sorted(wanted.items(), key=lambda each: each[1][0], reverse=True):
-            if name not in present and statement is not None and not name.startswith("sqlite_"):
+            if name not in present:
                 connection.execute(statement)
         connection.execute("DELETE FROM alembic_version")
         connection.execute("INSERT INTO alembic_version VALUES (?)", (head,))
@@ -173,7 +173,7 @@ def _complete(path: Path, whole: Path) -> bool:
     return True
 
 
-def _schema(connection: sqlite3.Connection) -> dict[str, tuple[str, str | None]]:
+def _schema(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
     """The schema of a file: the kind and the statement of each table and index."""
     return {name: (kind, made_by) for name, kind, made_by in connection.execute(_SCHEMA)}
 
@@ -182,4 +182,4 @@ def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')}
 
 
-_SCHEMA: Final = "SELECT name, type, sql FROM sqlite_master"
+_SCHEMA: Final = "SELECT name, type, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"

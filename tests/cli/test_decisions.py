@@ -51,6 +51,8 @@ def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc
 
 
 def test_what_is_cancelled_is_taken_up_only_by_a_retry(listed: Dcc) -> None:
+    with listed.active_session():
+        assert "is active" in listed.error("cancel", "--centre", "H", "--reason", "sent again", exit_code=3)
     assert listed.json("cancel", "--centre", "H", "--reason", "sent again")["zips"] == NAMES
     listed("crawl")
     assert set(listed.states().values()) == {"zip_name cancelled"}
@@ -59,6 +61,19 @@ def test_what_is_cancelled_is_taken_up_only_by_a_retry(listed: Dcc) -> None:
     listed("retry", NAMES[0])
     assert listed.states("--status", "done") == {NAMES[0]: "xsd done"}
     assert " 0 failed" in listed("doctor", "--deep", "--no-sources").stdout
+
+
+def test_what_is_uploaded_in_part_or_refused_for_its_name_cannot_be_cancelled(dcc: Dcc) -> None:
+    dcc.environment["DCC_UNTIL"] = "qc"
+    broken = {"H.2013-10-31.2.specimen.impc.xml": b"<no/>"}
+    dcc.collect({NAMES[0]: specimens(stem="2013-10-31.1") | broken, "add/whatever.zip": None}, exit_code=1)
+    assert dcc.states() == {NAMES[0]: "xsd failed", "add/whatever.zip": "zip_name failed"}
+    answer = dcc.json("cancel", "--centre", "H", "--reason", "sent again")
+    reasons = {one["zip"]: one["why"] for one in answer["left_out"]}
+    assert reasons == {
+        NAMES[0]: "uploaded already (`dcc data undo`)",
+        "add/whatever.zip": "refused for its name",
+    }
 
 
 @pytest.mark.both_databases
@@ -99,6 +114,7 @@ def test_what_standard_input_names_is_decided_on_and_tried_without_a_change(dcc:
         assert dcc.json("zips") == before
         assert dcc(*command, "--file", "-", input=names).stdout == f"2 submissions {done}.\n"
         assert list(dcc.states(*option)) == expected
+        assert dcc(*command, "--file", "-", input="# none\n").stdout == f"0 submissions {done}.\n", "an empty list"
 
 
 @pytest.fixture

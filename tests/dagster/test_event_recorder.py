@@ -118,6 +118,19 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
     assert "disk full" in caplog.text
 
 
+def test_after_a_failure_of_the_work_nothing_counts_as_shown(dagster: Dagster) -> None:
+    noted: list[str] = []
+
+    def work() -> None:
+        with EventRecorder(dagster.instance, STEP) as recorder:
+            recorder.when_stored(lambda: noted.append("shown"))
+            raise ValueError("the work")
+
+    with pytest.raises(ValueError, match="the work"):
+        work()
+    assert noted == []
+
+
 def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagster: Dagster) -> None:
     asked: list[Sequence[ReportedVerdict]] = []
 

@@ -21,7 +21,7 @@ from dagster_mysql import MySQLEventLogStorage
 
 from dcc_dagster import event_storage, mysql_storage
 from dcc_dagster.dagster_database import url_for_dagster
-from dcc_dagster.event_batches import BatchingEventLog
+from dcc_dagster.event_batches import BatchingEventLog, remove_partitions
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
 from tests.support.raising import raising
@@ -181,11 +181,30 @@ def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
     assert storage.get_materialized_partitions(ASSETS[0]) == {"add/H.1", "add/H.2"}
 
 
+def test_removed_partitions_take_their_events_checks_and_tags_of_these_assets_with_them(fresh: Fresh) -> None:
+    storage, _ = fresh()
+    storage.store_event_batch(some_events())
+    storage.add_dynamic_partitions("zips", ["add/H.1", "add/H.2"])
+    assert remove_partitions(storage, "zips", ASSETS[:1], ["add/H.1", "add/H.3"]) == 1
+    assert storage.get_dynamic_partitions("zips") == ["add/H.2"]
+    assert [storage.get_materialized_partitions(asset) for asset in ASSETS] == [{"add/H.2"}, {"add/H.1", "add/H.2"}]
+    assert {info.partition_key for info in storage.get_asset_check_partition_info([CHECK])} == {"add/H.2", None}
+    without_event = "SELECT count(*) FROM asset_event_tags WHERE event_id NOT IN (SELECT id FROM event_logs)"
+    with storage.index_connection() as connection:
+        assert connection.exec_driver_sql(without_event).scalar() == 0
+    storage.delete_dynamic_partition("zips", "add/H.2")
+
+
 def test_threads_that_store_and_read_at_once_lose_nothing(fresh: Fresh) -> None:
     storage, _ = fresh()
+    store_at_once(storage)
+
+
+def store_at_once(*storages: BatchingEventLog) -> None:
+    """Store and read in several threads, by these storages of one log."""
     failures: list[BaseException] = []
 
-    def store(run_id: str) -> None:
+    def store(storage: BatchingEventLog, run_id: str) -> None:
         try:
             for number in range(4):
                 there = dg.AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
@@ -195,9 +214,10 @@ def test_threads_that_store_and_read_at_once_lose_nothing(fresh: Fresh) -> None:
         except BaseException as error:
             failures.append(error)
 
-    run_all([threading.Thread(target=store, args=(str(uuid.UUID(int=number)),)) for number in range(10)])
+    runs = [(storages[number % len(storages)], str(uuid.UUID(int=number))) for number in range(10)]
+    run_all([threading.Thread(target=store, args=run) for run in runs])
     assert failures == []
-    assert len(storage.get_materialized_partitions(ASSETS[0])) == 10 * 4
+    assert len(storages[0].get_materialized_partitions(ASSETS[0])) == 10 * 4
 
 
 @pytest.fixture
@@ -207,6 +227,15 @@ def on_sqlite(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[Batching
     storage.register_instance(instance)
     yield storage
     storage.dispose()
+
+
+def test_processes_that_store_at_once_lose_nothing(
+    on_sqlite: BatchingSqliteEventLogStorage, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    other = BatchingSqliteEventLogStorage(str(tmp_path / "batching"))
+    other.register_instance(instance)
+    store_at_once(on_sqlite, other)
+    other.dispose()
 
 
 @pytest.mark.parametrize("close", [BatchingSqliteEventLogStorage.dispose, BatchingSqliteEventLogStorage.wipe])

@@ -101,6 +101,7 @@ def test_files_that_were_left_half_made_are_mended(states: Sequence[str], settin
     """All of them, and one beside others that are whole."""
     for name, state in zip(_MARKS, states, strict=True):
         HALF[state](settings.dagster_home / name)
+    (settings.dagster_home / ".being-made-by-one-that-was-killed").mkdir()
     assert not are_complete(settings.dagster_home)
     with open_instance(settings) as instance:
         assert instance.get_runs() == []
@@ -117,6 +118,13 @@ def test_an_instance_that_is_whole_is_left_as_it_is(settings: Settings) -> None:
     with open_instance(settings):
         pass
     assert {name: (settings.dagster_home / name).stat().st_ino for name in _MARKS} == files
+
+
+def test_a_file_of_an_older_schema_is_not_taken_for_a_present_one(settings: Settings) -> None:
+    path = settings.dagster_home / "history/runs.db"
+    edit(path, "DELETE FROM alembic_version", "ALTER TABLE runs DROP COLUMN end_time")
+    _open(settings)
+    assert read(path, "SELECT version_num FROM alembic_version") == [(LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION,)]
 
 
 def test_a_file_that_is_no_database_is_never_replaced(settings: Settings) -> None:

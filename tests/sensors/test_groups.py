@@ -11,13 +11,14 @@ from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import SessionLock
+from dcc.tracker.register.file_sources import change_source
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job
-from dcc_assets.runs import GROUP_TAG, SESSION_TAG
+from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG
 from dcc_sensors.schedules import crawl_schedules
-from dcc_sensors.sessions import new_zips, retry_failed_downloads
+from dcc_sensors.sessions import due_sources, new_zips, retry_failed_downloads
 from tests.sensors.test_sessions import asked, requested
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -116,6 +117,16 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
     grouped.run_session(group=AMERICA)
     request = requested(retry_failed_downloads, instance)
     assert request.tags == {SESSION_TAG: str(session.id), GROUP_TAG: EUROPE}
+
+
+def test_a_due_source_is_crawled_by_its_group_where_that_has_an_interval(
+    grouped: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_GROUP_INTERVALS", "europe=0 */2 * * *")
+    in_writing(grouped.tracker, change_source, 2, every="6h")
+    assert requested(due_sources, instance).tags == {SCHEDULED_TAG: "yes"}
+    in_writing(grouped.tracker, change_source, 1, every="6h")
+    assert requested(due_sources, instance).tags == {SCHEDULED_TAG: "yes", GROUP_TAG: EUROPE}
 
 
 @pytest.fixture

@@ -406,6 +406,10 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
     assert request.tags == {SESSION_TAG: str(session)}
     assert request.run_key == requested(retry_failed_downloads, instance).run_key
 
+    folder.put("add/H.2013-10-31.2.impc.zip")
+    installation.crawl(hand_over=True)
+    assert "with or after the next crawl" in str(asked(retry_failed_downloads, instance)), "with the new one"
+
 
 def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
@@ -446,6 +450,9 @@ def test_valid_documents_are_asked_for_once_in_the_session_that_validated_them_a
             patch.setenv("DCC_UNTIL", until)
             assert zips in str(asked(new_zips, instance))
             assert f"Sessions stop at {until}" in str(asked(valid_documents, instance))
+    valid.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
+    valid.base.crawl()
+    assert asked(valid_documents, instance) == "The waiting submissions are processed first."
     valid.take_up()
     assert asked(valid_documents, instance) == "No document is waiting."
 
@@ -498,6 +505,8 @@ def test_documents_that_wait_to_be_confirmed_or_for_an_older_archive_are_asked_f
 def test_what_changed_beside_sessions_is_asked_to_be_shown(valid: DataInstallation, instance: DagsterInstance) -> None:
     assert asked(changes_beside_sessions, instance) == "The next session shows the changes."
     valid.take_up()
+    with open_session(valid.tracker, valid.settings) as session:
+        assert asked(changes_beside_sessions, instance) == f"Session {session.id} is active."
     assert isinstance(asked(changes_beside_sessions, instance), RunRequest)
     show_changes.execute_in_process(instance=instance, resources=platform_resources())
     assert asked(changes_beside_sessions, instance) == "No changes to show."
