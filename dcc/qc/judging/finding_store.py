@@ -137,13 +137,6 @@ def _stored(row: Row[Any]) -> FindingRow:
     return FindingRow._make((*(getattr(row, name) for name in FindingRow._fields[:-2]), verdict, row.id))
 
 
-class ReplacedFindings(NamedTuple):
-    """The findings that are new, and those that hold no more."""
-
-    added: list[FindingRow]
-    cleared: list[FindingRow]
-
-
 def replace_findings(
     connection: Connection,
     document_id: int,
@@ -151,8 +144,8 @@ def replace_findings(
     found: Sequence[FindingRow],
     stored: Sequence[FindingRow],
     ended_by: Mapping[Key, int],
-) -> ReplacedFindings:
-    """Replace the `stored` open findings of a document by `found`.
+) -> int:
+    """Replace the `stored` open findings of a document by `found`; returns how many hold no more.
 
     Missing ones are closed by the document that `ended_by` names for them, or that brought the specimen they missed;
     others by none.
@@ -179,7 +172,7 @@ def replace_findings(
     if added:
         common = {"document_id": document_id, "tracker_id": tracker_id, "created": utc_now()}
         connection.execute(insert(FINDING), [common | row.columns() for row in added])
-    return ReplacedFindings(added, gone)
+    return len(gone)
 
 
 def restate(connection: Connection, changed: Mapping[FindingVerdict, Collection[int]]) -> None:
