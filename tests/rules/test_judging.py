@@ -34,8 +34,10 @@ from tests.support.integrity_cases import (
     experiments,
     mutant,
     procedure,
+    related,
     series,
     simple,
+    specimen_block,
     specimens,
 )
 from tests.support.judging_cases import (
@@ -124,6 +126,8 @@ def test_judging_twice_changes_nothing(mouse: Engine) -> None:
     first = judge(mouse, document)
     before = findings(mouse)
     execute_in(mouse, update(DOCUMENT).values(contexts_built=True))
+    # Former findings have no details.
+    execute_in(mouse, update(FINDING).values(details=None))
     again = judge(mouse, document)
     assert findings(mouse) == before
     assert again == first
@@ -146,6 +150,14 @@ def test_a_missing_specimen_heals_when_it_arrives_and_the_finding_stays_on_recor
     assert not document_row(qc_database, document).contexts_built
 
 
+def test_a_finding_about_a_missing_relative_is_closed_by_the_document_that_brought_it(qc_database: Engine) -> None:
+    document = upload(qc_database, specimens(mutant(related_specimens=(related("M2"),))))
+    assert rules_of(judge(qc_database, document)) == ["S14"]
+    arrived = upload(qc_database, specimens(mutant(specimen_id="M2")))
+    judge(qc_database, document)
+    assert [row.closed_by for row in findings(qc_database, document)] == [arrived.document_id]
+
+
 def test_of_what_a_document_deletes_only_the_upload_is_judged(mouse: Engine) -> None:
     document = upload(mouse, ill("x"))
     judge(mouse, document)
@@ -158,9 +170,10 @@ def test_of_what_a_document_deletes_only_the_upload_is_judged(mouse: Engine) -> 
 
 @pytest.mark.both_databases
 def test_findings_of_the_upload_count_and_make_only_their_entity_invalid(mouse: Engine) -> None:
-    document = upload(mouse, specimens(mutant(), mutant(specimen_id="M2", line=4)))
+    not_stored = [specimen_block(centre="H" * 33), mutant(specimen_id="M3")]
+    document = upload(mouse, [*specimens(mutant(), mutant(specimen_id="M2", line=4)), *not_stored])
     judgement = judge(mouse, document)
-    assert (judgement.failed, rules_of(judgement)) == (True, ["S13"])
+    assert (judgement.failed, sorted(rules_of(judgement))) == (True, ["Q1", "S13"])
     assert validity(mouse, models.SPECIMEN) == [True, False, True]
 
 
@@ -220,6 +233,7 @@ def test_a_waiver_for_a_procedure_is_for_repeated_experiments_of_it_only(mouse: 
     other = waive(mouse, waiver("E9", procedure="PROC_002"))
     assert judge(mouse, document, basis(other)).failed
     assert judge(mouse, document, basis(lowering, other)).counts == {("E9", Severity.WARNING): 1}
+    assert validity(mouse) == [None, True]
 
 
 def test_missing_reference_data_are_nobodys_fault(mouse: Engine) -> None:

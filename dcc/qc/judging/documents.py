@@ -89,9 +89,8 @@ class Judgement:
     """The result of judging a document.
 
     `failed`: an error or fatal finding counts, including those of its upload. `findings` are the open recorded ones,
-    those of the upload first, including waived ones; of the upload's only the first, as many as the limit. `counts`
-    counts active findings by rule and severity, including unrecorded ones. `cleared` is the number of findings
-    of earlier judgements that are gone now.
+    those of the upload first, including waived ones. `counts` counts active findings by rule and severity,
+    including unrecorded ones. `cleared` is the number of findings of earlier judgements that are gone now.
     """
 
     failed: bool
@@ -281,8 +280,7 @@ class _Tally:
             self.counts[row.rule, row.verdict.severity] += 1
             if row.verdict.severity.fails and row.entity_id is not None:
                 self.invalid.add(EntityPlace(row.entity_kind, row.entity_id))
-        if len(self.of_upload) < self.basis.limit:
-            self.of_upload.append(row)
+        self.of_upload.append(row)
 
     def to_record(self) -> list[FindingRow]:
         """The findings of the rules to store; the last has the number of the others."""

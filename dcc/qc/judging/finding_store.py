@@ -28,7 +28,6 @@ VALUE_LENGTH: Final = 2_000
 
 _IS_OPEN: Final = FINDING.c.closed.is_(None)
 _OF_UPLOAD: Final = FINDING.c.rule.in_(UPLOAD_RULES)
-_PAGE: Final = 2_000
 
 
 def _with_owners() -> FromClause:
@@ -54,9 +53,8 @@ _OPEN: Final = select(FINDING).where(_OF_DOCUMENT, ~_OF_UPLOAD).order_by(FINDING
 _UPLOADED: Final = (
     select(FINDING, OWN_CENTRE, OWN_PROCEDURE)
     .select_from(FINDING_AND_OWNER)
-    .where(_OF_DOCUMENT, _OF_UPLOAD, FINDING.c.id > bindparam("last"))
+    .where(_OF_DOCUMENT, _OF_UPLOAD)
     .order_by(FINDING.c.id)
-    .limit(_PAGE)
 )
 
 Key = tuple[str, int | None, str | None, str | None, str]
@@ -124,12 +122,9 @@ class UploadFinding(NamedTuple):
 
 
 def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadFinding]:
-    """The open findings of the upload on a document of `centre`. Reads 2,000 at a time."""
-    last = 0
-    while rows := connection.execute(_UPLOADED, {"document": document_id, "last": last}).all():
-        for row in rows:
-            yield UploadFinding(_stored(row), row.own_centre or centre, row.own_procedure)
-        last = rows[-1].id
+    """The open findings of the upload on a document of `centre`."""
+    for row in connection.execute(_UPLOADED, {"document": document_id}):
+        yield UploadFinding(_stored(row), row.own_centre or centre, row.own_procedure)
 
 
 def _stored(row: Row[Any]) -> FindingRow:
