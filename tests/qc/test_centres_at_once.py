@@ -144,7 +144,7 @@ def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", p
         applied = apply_document(engine, document, read, patience_seconds=patience)
         judge(engine, applied.document_id, [2] if number == 0 else [])
         build()
-    undo_submission(engine, action, document.zip_file)
+    undo_submission(engine, action, document.zip_file, author="wrangler", reason="a test")
     build()
     decide_on_contexts(engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well")
 

@@ -53,20 +53,21 @@ def test_experiments_whose_specimens_were_deleted_since_do_not_come_back(qc_data
 
 def test_a_submission_is_withdrawn_wholly_or_not_at_all(qc_database: Engine) -> None:
     zip_file = "H.2013-10-31.9.impc.zip"
+    signature = {"author": "wrangler", "reason": "a test"}
     apply(qc_database, ADD, specimen("S1"), zip_file=zip_file)
     apply(qc_database, ADD, experiment("E1"), zip_file=zip_file)
     of_animals = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
     of_runs = apply(qc_database, EDIT, experiment("E1", value="9")).document_id
     before = all_rows(qc_database)
-    undone = undo_submission(qc_database, ADD, zip_file)
+    undone = undo_submission(qc_database, ADD, zip_file, **signature)
     # All are told at once, but not the experiments of the submission itself.
     assert [builder.document_id for builder in undone.builders] == [of_animals, of_runs]
     assert all_rows(qc_database) == before
     undo(qc_database, of_animals, of_runs)
-    assert len(undo_submission(qc_database, ADD, zip_file).withdrawn) == 2
+    assert len(undo_submission(qc_database, ADD, zip_file, **signature).withdrawn) == 2
     assert (litters(qc_database), values(qc_database)) == ({}, [])
     with pytest.raises(NotFoundError, match=r"No document of add/H\.2013-10-31\.9\.impc\.zip stands"):
-        undo_submission(qc_database, ADD, zip_file)
+        undo_submission(qc_database, ADD, zip_file, **signature)
 
 
 def test_a_withdrawal_is_kept_with_who_and_why_and_is_no_document_that_can_be_had(qc_database: Engine) -> None:

@@ -142,7 +142,7 @@ class _Application:
         hold_threshold: int | None,
         foreign_additions: ForeignData,
     ) -> None:
-        self._connection, self._documents = connection, documents
+        self._connection = connection
         self._hold_threshold, self._foreign_additions = hold_threshold, foreign_additions
         self._next_ids, self._at = reserved
         self._newest = NewestDates(connection, [document for document, _ in documents])

@@ -79,8 +79,7 @@ def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, 
     return run_writing(engine, work)
 
 
-def check_signature(author: str | None, reason: str | None) -> None:
-    """Raise ConfigurationError for an author or a reason that is blank or longer than its column; None passes."""
+def check_signature(author: str, reason: str) -> None:
+    """Raise ConfigurationError for an author or a reason that is blank or longer than its column."""
     for name, text in (("author", author), ("reason", reason)):
-        if text is not None:
-            require_text(name, text, DOCUMENT.c[name])
+        require_text(name, text, DOCUMENT.c[name])

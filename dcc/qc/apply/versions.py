@@ -163,7 +163,7 @@ def key_of_row(values: Sequence[Any]) -> Key:
 
 
 def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key, list[str]]:
-    """The experimentIDs of the current experiments on these specimens, if they have any."""
+    """The experimentIDs of the current experiments on these specimens, and maybe on others, by keys of specimens."""
     columns = (EXPERIMENT.c.centre, NAMED.c.specimen_id, EXPERIMENT.c.experiment_id)
     about = select(*columns).join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row).where(EXPERIMENT.c.is_current)
     found: dict[Key, list[str]] = {}
@@ -172,7 +172,7 @@ def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key
         connection, about.order_by(EXPERIMENT.c.id), NAMED.c.specimen_id, names
     ):
         found.setdefault((centre, specimen_id), []).append(experiment_id)
-    return {key: found[key] for key in keys if key in found}
+    return found
 
 
 def open_versions(connection: Connection, kind: EntityKind, row_ids: range, first_id: int) -> None:

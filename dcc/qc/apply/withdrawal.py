@@ -99,8 +99,8 @@ def undo_submission(
     action: Action,
     zip_file: str,
     *,
-    author: str | None = None,
-    reason: str | None = None,
+    author: str,
+    reason: str,
     rights: Rights | None = None,
 ) -> WithdrawalResult:
     """Withdraw all applied and held documents of an archive, in one transaction, or none of them.

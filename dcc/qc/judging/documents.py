@@ -89,17 +89,14 @@ class Judgement:
     """The result of judging a document.
 
     `failed`: an error or fatal finding counts, including those of its upload. `findings` are the open recorded ones,
-    those of the upload first, including waived ones; of the upload's only the first, as many as the limit. `counts`
-    counts active findings by rule and severity, including unrecorded ones. `added` are findings that the last judgement
-    did not have, `cleared` those that are gone since.
+    those of the upload first, including waived ones. `counts` counts active findings by rule and severity,
+    including unrecorded ones. `cleared` is the number of findings of earlier judgements that are gone now.
     """
 
-    document_id: int
     failed: bool
     findings: tuple[FindingEntry, ...]
     counts: Mapping[tuple[str, Severity], int]
-    added: tuple[FindingEntry, ...]
-    cleared: tuple[FindingEntry, ...]
+    cleared: int = 0
 
 
 class StoredDocument(NamedTuple):
@@ -181,11 +178,11 @@ def record_judgement(
     tally = _Tally(basis, frozenset(row.key for row in stored))
     restate(connection, _judge(connection, document, findings, tally))
     found = tally.to_record()
-    changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by)
+    cleared = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by)
     changed = set_validity(connection, document.id, DocumentKind(document.kind), tally.invalid)
     judged = {"document": document.id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
     connection.execute(_CHANGED if changed else _RESULT, judged)
-    return _judgement(document.id, basis, tally, found, *changes)
+    return _judgement(basis, tally, found, cleared)
 
 
 def assess(
@@ -194,7 +191,7 @@ def assess(
     """The judgement of `record_judgement` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
     _judge(connection, document, findings, tally)
-    return _judgement(document.id, basis, tally, tally.to_record())
+    return _judgement(basis, tally, tally.to_record())
 
 
 def _judge(
@@ -283,8 +280,7 @@ class _Tally:
             self.counts[row.rule, row.verdict.severity] += 1
             if row.verdict.severity.fails and row.entity_id is not None:
                 self.invalid.add(EntityPlace(row.entity_kind, row.entity_id))
-        if len(self.of_upload) < self.basis.limit:
-            self.of_upload.append(row)
+        self.of_upload.append(row)
 
     def to_record(self) -> list[FindingRow]:
         """The findings of the rules to store; the last has the number of the others."""
@@ -322,22 +318,11 @@ def _verdict(judged: JudgedFinding, snapshot_id: int | None = None) -> FindingVe
     return FindingVerdict(judged.finding.severity, snapshot_id, waiver, not judged.is_waived)
 
 
-def _judgement(
-    document_id: int,
-    basis: JudgingBasis,
-    tally: _Tally,
-    found: Iterable[FindingRow],
-    added: Iterable[FindingRow] = (),
-    cleared: Iterable[FindingRow] = (),
-) -> Judgement:
+def _judgement(basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], cleared: int = 0) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
     failed = any(severity.fails for _, severity in tally.counts)
-
-    def entries(rows: Iterable[FindingRow]) -> tuple[FindingEntry, ...]:
-        return tuple(entry_of(row, names) for row in rows)
-
-    recorded = entries([*tally.of_upload, *found])
-    return Judgement(document_id, failed, recorded, dict(tally.counts), entries(added), entries(cleared))
+    recorded = tuple(entry_of(row, names) for row in (*tally.of_upload, *found))
+    return Judgement(failed, recorded, dict(tally.counts), cleared)
 
 
 def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:
@@ -388,7 +373,7 @@ def judge_together(
             judged[document_id] = error
             continue
         if document_id in unheard_of:
-            judged[document_id] = Judgement(document_id, failed=False, findings=(), counts={}, added=(), cleared=())
+            judged[document_id] = Judgement(failed=False, findings=(), counts={})
         else:
             judged[document_id] = record_judgement(connection, document, findings, basis)
     return judged

@@ -32,7 +32,7 @@ _Versions = dict[tuple[int, int], tuple[int, int | None]]
 def find_places(connection: Connection, document_id: int, findings: Sequence[Finding]) -> list[EntityPlace]:
     """The places of findings of a document; a few statements whatever their number."""
     of_document = select(BLOCK.c.position, BLOCK.c.id).where(BLOCK.c.document_id == document_id)
-    blocks: dict[int | None, int] = dict(connection.execute(of_document).all()) if findings else {}
+    blocks: dict[int | None, int] = dict(connection.execute(of_document).all())
     wanted: dict[EntityKind, set[tuple[int, int]]] = defaultdict(set)
     for finding in findings:
         if finding.block in blocks and finding.entity_kind is not None and finding.entity is not None:

@@ -28,7 +28,6 @@ VALUE_LENGTH: Final = 2_000
 
 _IS_OPEN: Final = FINDING.c.closed.is_(None)
 _OF_UPLOAD: Final = FINDING.c.rule.in_(UPLOAD_RULES)
-_PAGE: Final = 2_000
 
 
 def _with_owners() -> FromClause:
@@ -54,9 +53,8 @@ _OPEN: Final = select(FINDING).where(_OF_DOCUMENT, ~_OF_UPLOAD).order_by(FINDING
 _UPLOADED: Final = (
     select(FINDING, OWN_CENTRE, OWN_PROCEDURE)
     .select_from(FINDING_AND_OWNER)
-    .where(_OF_DOCUMENT, _OF_UPLOAD, FINDING.c.id > bindparam("last"))
+    .where(_OF_DOCUMENT, _OF_UPLOAD)
     .order_by(FINDING.c.id)
-    .limit(_PAGE)
 )
 
 Key = tuple[str, int | None, str | None, str | None, str]
@@ -124,24 +122,14 @@ class UploadFinding(NamedTuple):
 
 
 def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadFinding]:
-    """The open findings of the upload on a document of `centre`. Reads 2,000 at a time."""
-    last = 0
-    while rows := connection.execute(_UPLOADED, {"document": document_id, "last": last}).all():
-        for row in rows:
-            yield UploadFinding(_stored(row), row.own_centre or centre, row.own_procedure)
-        last = rows[-1].id
+    """The open findings of the upload on a document of `centre`."""
+    for row in connection.execute(_UPLOADED, {"document": document_id}):
+        yield UploadFinding(_stored(row), row.own_centre or centre, row.own_procedure)
 
 
 def _stored(row: Row[Any]) -> FindingRow:
     verdict = FindingVerdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
     return FindingRow._make((*(getattr(row, name) for name in FindingRow._fields[:-2]), verdict, row.id))
-
-
-class ReplacedFindings(NamedTuple):
-    """The findings that are new, and those that hold no more."""
-
-    added: list[FindingRow]
-    cleared: list[FindingRow]
 
 
 def replace_findings(
@@ -151,8 +139,8 @@ def replace_findings(
     found: Sequence[FindingRow],
     stored: Sequence[FindingRow],
     ended_by: Mapping[Key, int],
-) -> ReplacedFindings:
-    """Replace the `stored` open findings of a document by `found`.
+) -> int:
+    """Replace the `stored` open findings of a document by `found`; returns how many hold no more.
 
     Missing ones are closed by the document that `ended_by` names for them, or that brought the specimen they missed;
     others by none.
@@ -179,7 +167,7 @@ def replace_findings(
     if added:
         common = {"document_id": document_id, "tracker_id": tracker_id, "created": utc_now()}
         connection.execute(insert(FINDING), [common | row.columns() for row in added])
-    return ReplacedFindings(added, gone)
+    return len(gone)
 
 
 def restate(connection: Connection, changed: Mapping[FindingVerdict, Collection[int]]) -> None:

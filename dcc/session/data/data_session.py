@@ -130,16 +130,16 @@ def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
     return in_order_of_upload({document.xml_id: document for some in documents for document in some}.values())
 
 
-def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
+def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference) -> bool:
     """Refresh the sets of reference data that the settings name; returns whether one was read.
 
     Once a session. If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports
-    that. `known` spares a query.
+    that. `known` are the active ones.
     """
     if work.has_reference:
         return False
     work.has_reference = True
-    refreshed = ensure_reference(work.qc, work.settings, None if known is None else known.stored)
+    refreshed = ensure_reference(work.qc, work.settings, known.stored)
     for each in refreshed:
         if each.outcome is RefreshOutcome.FAILED:
             log.warning("%s", each.message)

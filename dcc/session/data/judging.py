@@ -293,7 +293,7 @@ def _result_of(
         document_id=stored.id,
         findings=tuple(worst_first(judgement.findings)[:FINDINGS_TOLD]),
         finding_counts=judgement.counts,
-        cleared=len(judgement.cleared),
+        cleared=judgement.cleared,
     )
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
     return replace(result, problems=problems, seconds=seconds)
