@@ -124,7 +124,7 @@ def sources_to_use(
     ).all()
     closed = {source_id for source_id, due in (dues or {}).items() if not due.may_be_used}
     if not rows:
-        return set(dues) - closed if dues and closed else None
+        return set(dues) - closed if dues else None
     listed = {source_id for source_id, outcome in rows if outcome != CrawlOutcome.FAILED} - closed
     listed |= {source_id for source_id, due in (dues or {}).items() if due.why is DueReason.RECENT}
     if centres is None:
