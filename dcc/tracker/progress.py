@@ -150,8 +150,6 @@ def add_downloads(
 
 def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[int]:
     """Add the documents of downloads, and promote; returns their ids, in order."""
-    if not rows:
-        return []
     parents = actions_of(connection, {row.download_id for row in rows})
     actions = _lock_actions(connection, parents.values())
     ids = insert_rows(
@@ -191,8 +189,6 @@ def report(connection: Connection, reports: Sequence[StateReport]) -> dict[tuple
     row whose state stays is promoted anyway. The number of statements does not depend on the number of reports,
     except for one more in every 500 rows of a table and for each newly taken state.
     """
-    if not reports:
-        return {}
     reported: dict[Subject, dict[int, State]] = {subject: {} for subject in Subject}
     promoted: dict[Subject, dict[int, bool]] = {subject: {} for subject in Subject}
     for subject, row_id, state, promote in reports:
@@ -302,8 +298,6 @@ def reopen_documents(
     actions = _lock_actions(connection, above.downloads.values())
     present = _read_states(connection, XmlFile, above.documents)
     former = {row_id: state for row_id, state in present.items() if states[row_id] != state}
-    if not former:
-        return {}
     now = utc_now()
     rows = [
         {

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select, update
 
 from dcc.errors import ConfigurationError
 from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.states import UPLOADED, WITHDRAWN
 from tests.cli.conftest import Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.installations import specimens, until_the_next_second
@@ -210,13 +213,20 @@ def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
 
 def test_what_came_from_a_purged_source_and_was_not_uploaded_is_fetched_again(dcc: Dcc) -> None:
     """Its documents are deleted with the source."""
-    valid, invalid, held = (f"add/H.2013-10-31.{number}.impc.zip" for number in (1, 2, 3))
+    valid, invalid, held, uploaded, withdrawn = (f"add/H.2013-10-31.{number}.impc.zip" for number in range(1, 6))
     broken = {name: content[:-20] for name, content in specimens().items()}
-    folder = dcc.collect({valid: None, invalid: broken, held: None}, "--until", "xsd", exit_code=1)
+    archives = {valid: None, invalid: broken, held: None, uploaded: None, withdrawn: None}
+    folder = dcc.collect(archives, "--until", "xsd", exit_code=1)
+    for archive, state in ((uploaded, UPLOADED), (withdrawn, WITHDRAWN)):
+        of_archive = select(ZipDownload.id).join(FileSourceHasZip).join(ZipAction).join(ZipFile)
+        ids = of_archive.where(ZipFile.file_name == archive.removeprefix("add/"))
+        documents = update(XmlFile).where(XmlFile.download_id.in_(ids.scalar_subquery()))
+        dcc.change_tracker(documents.values(phase_id=int(state.phase), status_id=int(state.status)))
     dcc("cancel", held, "--reason", "They ask.")
     before = dcc.states()
     dcc("source", "remove", 1, "--purge", "--yes")
-    assert dcc.states() == {valid: "zip_name done", invalid: "zip_name done", held: "zip_name cancelled"}
+    opened = {valid: "zip_name done", invalid: "zip_name done"}
+    assert dcc.states() == before | opened
     dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", folder.path)
     dcc("crawl", "--until", "xsd", exit_code=1)
     assert dcc.states() == before

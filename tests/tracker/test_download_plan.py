@@ -10,6 +10,7 @@ from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
+from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, DueReason, PastCrawls
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import PlannedSubmission, load_interrupted, load_waiting, sources_to_use
 from dcc.tracker.hostings.retries import reopen_failed_downloads
@@ -172,7 +173,7 @@ class TestSourcesOfASession:
     @only_sqlite
     def test_those_that_could_be_listed_are_used_or_all_where_none_was_crawled(self, tracker: Engine) -> None:
         centre = seed_centre(tracker)
-        ok, partial, failed = (seed_source(tracker, centre) for _ in range(3))
+        ok, partial, failed, recent, late = (seed_source(tracker, centre) for _ in range(5))
         now = utc_now()
         with writing(tracker) as connection:
             row = {"start_time": now, "status": -1, "created": now}
@@ -188,6 +189,12 @@ class TestSourcesOfASession:
             )
             assert sources_to_use(connection, crawled, None) == {ok, partial}
             assert sources_to_use(connection, idle, None) is None
+            # `ok` may not be used any more, and `recent` was not due yet; `late` is due, and was not listed.
+            why = {ok: DueReason.FAILING, partial: DueReason.DUE, recent: DueReason.RECENT, late: DueReason.DUE}
+            dues = {source: CrawlDue(reason, None, CrawlPolicy(), PastCrawls()) for source, reason in why.items()}
+            assert sources_to_use(connection, crawled, None, dues) == {partial, recent}
+            assert sources_to_use(connection, idle, None, dues) == {partial, recent, late}
+            assert sources_to_use(connection, crawled, {"Other"}, dues) == {partial, failed, recent, late}
 
 
 class TestRetryPolicy:

@@ -229,9 +229,8 @@ def _take_up_waiting(
 
     With `copies`, there are submissions with registered names.
     """
-    if broken:
-        reason = mark("The archive is not in staging any more.")
-        progress.reopen(connection, broken, requested_by=session_name(session.id), reason=reason)
+    reason = mark("The archive is not in staging any more.")
+    progress.reopen(connection, broken, requested_by=session_name(session.id), reason=reason)
     to_fall_back = cancel_orphans(connection, session.centres)
     dues = load_crawl_dues(
         connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
@@ -243,8 +242,8 @@ def _take_up_waiting(
     waiting = load_waiting(connection, sources, centres=session.centres)
     add_notices(connection, waiting.delegated)
     # A dead session was processing them, and they cannot be fetched now.
-    if stranded := to_fall_back.difference(plan.za_id for plan in waiting.planned):
-        progress.fall_back_to_last_bytes(connection, stranded)
+    stranded = to_fall_back.difference(plan.za_id for plan in waiting.planned)
+    progress.fall_back_to_last_bytes(connection, stranded)
     further = {plan.za_id: plan for plan in load_plans(connection, sources, [submission.za_id for submission in whole])}
     unfetched = note_unfetched(connection, waiting.unfetched)
     first = set(take_urgent(connection))

@@ -155,9 +155,8 @@ class UnwrittenResults:
         forget_bad_copies(connection, (one.attempt.hosting for one in self.extracted))
         record_published(connection, self.published)
         record_stored_archives(connection, self.stored)
-        if self.without_further_attempt:
-            failures = {za_id: state for za_id, state in self.without_further_attempt.items() if state is not None}
-            progress.fall_back_to_last_bytes(connection, self.without_further_attempt.keys(), failures)
+        failures = {za_id: state for za_id, state in self.without_further_attempt.items() if state is not None}
+        progress.fall_back_to_last_bytes(connection, self.without_further_attempt.keys(), failures)
         return WrittenResults(
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
@@ -197,8 +196,6 @@ class UnwrittenResults:
         ]
 
     def _add_downloads(self, connection: Connection, session_id: int) -> list[int]:
-        if not self.downloads:
-            return []
         retries = [
             {"number": hosting.id}
             for submission, hosting in self.downloads

@@ -13,6 +13,7 @@ from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, State, Status
 from dcc.tracker.crawls import CHANGED, still_changed
+from dcc.tracker.hostings.copies import is_as_listed
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
     AnException,
@@ -77,15 +78,7 @@ def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, 
     return {latest[download]: hosting for download, hosting in rows_about(connection, _HOSTING_OF, latest)}
 
 
-_KNOWN_BAD: Final = (
-    select(FileSourceHasZip.id)
-    .join(BadCopy)
-    .where(
-        FileSourceHasZip.id.in_(IDS),
-        BadCopy.size_bytes.is_not_distinct_from(FileSourceHasZip.size_bytes),
-        BadCopy.modified.is_not_distinct_from(FileSourceHasZip.modified),
-    )
-)
+_KNOWN_BAD: Final = select(FileSourceHasZip.id).join(BadCopy, is_as_listed(BadCopy)).where(FileSourceHasZip.id.in_(IDS))
 _SIZES: Final = select(ZipDownload.id, archive_size()).where(ZipDownload.id.in_(IDS))
 
 

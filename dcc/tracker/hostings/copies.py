@@ -7,9 +7,9 @@ own centre published counts for all copies of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, delete, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, or_, select
 
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
@@ -18,6 +18,13 @@ from dcc.runtime.clock import utc_now
 from dcc.sources.base import Validators
 from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.tracker.models import BadCopy, FileSource, FileSourceHasZip, PublishedChecksum, ZipAction, ZipDownload, ZipFile
+
+
+def is_as_listed(copy: Any, hosting: Any = FileSourceHasZip) -> ColumnElement[bool]:
+    """Condition on a bad copy or published checksum: it is of a hosting, and of the file that the source lists now."""
+    same = (getattr(copy, name).is_not_distinct_from(getattr(hosting, name)) for name in ("size_bytes", "modified"))
+    return and_(copy.hosting_id == hosting.id, *same)
+
 
 _THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))
 _BAD: Final = select(BadCopy.id, BadCopy.hosting_id, BadCopy.size_bytes, BadCopy.modified).where(
@@ -34,8 +41,7 @@ _PUBLISHED: Final = (
         FileSource.centre_id == ZipFile.centre_id,
         FileSourceHasZip.gone_since.is_(None),
         FileSourceHasZip.has_md5.is_(True),
-        PublishedChecksum.size_bytes.is_not_distinct_from(FileSourceHasZip.size_bytes),
-        PublishedChecksum.modified.is_not_distinct_from(FileSourceHasZip.modified),
+        is_as_listed(PublishedChecksum),
     )
     .order_by(FileSource.id.desc())
 )
@@ -90,8 +96,6 @@ def _row(hosting: Hosting, md5: str, **more: object) -> dict[str, object]:
 def _replace(
     connection: Connection, model: type[BadCopy] | type[PublishedChecksum], rows: Mapping[int, Mapping[str, object]]
 ) -> None:
-    if not rows:
-        return
     known = {row.id for row in rows_about(connection, _THERE, rows)}
     change_about(connection, delete(model).where(model.hosting_id.in_(IDS)), rows)
     insert_rows(connection, model, [row for hosting_id, row in rows.items() if hosting_id in known])

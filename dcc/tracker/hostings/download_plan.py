@@ -124,7 +124,7 @@ def sources_to_use(
     ).all()
     closed = {source_id for source_id, due in (dues or {}).items() if not due.may_be_used}
     if not rows:
-        return set(dues) - closed if dues and closed else None
+        return set(dues) - closed if dues else None
     listed = {source_id for source_id, outcome in rows if outcome != CrawlOutcome.FAILED} - closed
     listed |= {source_id for source_id, due in (dues or {}).items() if due.why is DueReason.RECENT}
     if centres is None:
@@ -139,9 +139,7 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> f
     Returns the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
     no other download of their archives can be alive.
     """
-    orphans = connection.scalars(_ORPHANS.where(named_after(centres))).all()
-    if orphans:
-        progress.cancel_downloads(connection, orphans)
+    progress.cancel_downloads(connection, connection.scalars(_ORPHANS.where(named_after(centres))).all())
     return frozenset(connection.scalars(_TO_FALL_BACK.where(named_after(centres))))
 
 
@@ -335,7 +333,7 @@ def _plans(
         for za_id, hostings in known.items()
         if not all(hosting.own and hosting.has_md5 and hosting.bad is None for hosting in hostings)
     ]
-    published = published_checksums(connection, unbound) if unbound else {}
+    published = published_checksums(connection, unbound)
     plans = (_plan(rows[za_id], hostings, published.get(za_id)) for za_id, hostings in known.items())
     return [plan for plan in plans if plan.hostings]
 

@@ -25,6 +25,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, SubmissionKey
 from dcc.runtime.clock import utc_now
+from dcc.tracker.hostings.copies import is_as_listed
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import (
     ArchiveDecline,
@@ -184,13 +185,8 @@ def may_be_taken() -> ColumnElement[bool]:
         FileSourceHasZip.size_bytes.is_(None),
         _OwnHosting.size_bytes == FileSourceHasZip.size_bytes,
     )
-    known_bad = and_(
-        _OwnBadCopy.hosting_id == _OwnHosting.id,
-        _OwnBadCopy.size_bytes.is_not_distinct_from(_OwnHosting.size_bytes),
-        _OwnBadCopy.modified.is_not_distinct_from(_OwnHosting.modified),
-    )
     listed = (
-        exists(select(_OwnHosting.id).join(_OwnSource).outerjoin(_OwnBadCopy, known_bad))
+        exists(select(_OwnHosting.id).join(_OwnSource).outerjoin(_OwnBadCopy, is_as_listed(_OwnBadCopy, _OwnHosting)))
         .where(
             _OwnHosting.za_id == FileSourceHasZip.za_id,
             _OwnHosting.gone_since.is_(None),

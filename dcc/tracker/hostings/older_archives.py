@@ -160,8 +160,8 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
     for start in range(0, len(candidates), _AT_ONCE):
         some = candidates[start : start + _AT_ONCE]
         ids = [one.za_id for one in some if not one.has_arrived]
-        to_come = {plan.za_id for plan in load_plans(connection, None, ids)} if ids else set()
-        to_come |= set(connection.scalars(_BEING_UPLOADED, {"ids": ids})) if ids else set()
+        to_come = {plan.za_id for plan in load_plans(connection, None, ids)}
+        to_come |= {row.id for row in rows_about(connection, _BEING_UPLOADED, ids)}
         yield from (one for one in some if one.has_arrived or one.za_id in to_come)
 
 

@@ -211,8 +211,7 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None, ce
     conditions = ~is_acknowledged(), ~is_on_hold(), named_after(centres)
     failed = {plan.za_id for plan in load_plans_among(connection, sources, _DUE, *conditions)}
     failed -= changed_where_fetched(connection, failed)
-    if failed:
-        progress.reopen(connection, sorted(failed), RETRY_POLICY, mark("The download failed in an earlier session."))
+    progress.reopen(connection, failed, RETRY_POLICY, mark("The download failed in an earlier session."))
     return len(failed)
 
 
@@ -230,16 +229,16 @@ def with_registered_names(
     registered = set(connection.scalars(select(Centre.short_name)))
     found = {row.id for row in refused if _centre_of(row) in registered}
     found -= withdrawn_submissions(connection, found) | changed_where_fetched(connection, found)
-    return [plan.za_id for plan in load_plans(connection, sources, sorted(found))] if found else []
+    return [plan.za_id for plan in load_plans(connection, sources, sorted(found))]
 
 
 def reopen_with_registered_names(
     connection: Connection, sources: set[int] | None, centres: Collection[str] | None
 ) -> None:
     """Open the submissions `with_registered_names` again that this session's sources have."""
-    if found := with_registered_names(connection, sources, centres):
-        reason = mark("The name of a document conforms: its centre has been registered since.")
-        progress.reopen(connection, found, CRAWL, reason)
+    found = with_registered_names(connection, sources, centres)
+    reason = mark("The name of a document conforms: its centre has been registered since.")
+    progress.reopen(connection, found, CRAWL, reason)
 
 
 def count_not_arrived(connection: Connection, centres: Collection[str] | None = None) -> int:

@@ -48,8 +48,6 @@ def begin_from_staging(
     connection: Connection, session_id: int, archives: Sequence[StagedSubmission]
 ) -> list[StagedSubmission]:
     """Add an attempt of a session without a transfer for each of these archives; returns them with it, in order."""
-    if not archives:
-        return []
     attempts = [
         {
             "outcome": AttemptOutcome.NOT_MODIFIED.value,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, select
+from sqlalchemy import Connection, Select, bindparam, select
 
 from dcc.errors import ArchiveRemovedError
 from dcc.messages import Message, message_from_json
@@ -20,6 +20,7 @@ from dcc.sources.base import label_of
 from dcc.sources.hosting import CopyFault, KnownBadCopy
 from dcc.tracker.crawls import CrawlFindingEntry, findings_of_submission
 from dcc.tracker.decisions import Decision, decisions_of
+from dcc.tracker.hostings.copies import is_as_listed
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.hostings.older_archives import submissions_that_wait
 from dcc.tracker.models import (
@@ -243,14 +244,8 @@ def _label(row: Any) -> Message:
 
 
 def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
-    # A copy whose size or time have changed is another one.
-    is_listed = and_(
-        BadCopy.hosting_id == FileSourceHasZip.id,
-        BadCopy.size_bytes.is_not_distinct_from(FileSourceHasZip.size_bytes),
-        BadCopy.modified.is_not_distinct_from(FileSourceHasZip.modified),
-    )
     bad = BadCopy.md5.label("bad_md5"), BadCopy.reason.label("bad_reason"), BadCopy.created.label("bad_since")
-    hosted = select(FileSourceHasZip, *bad).outerjoin(BadCopy, is_listed)
+    hosted = select(FileSourceHasZip, *bad).outerjoin(BadCopy, is_as_listed(BadCopy))
     query = _with_source(hosted).where(FileSourceHasZip.za_id == za_id).order_by(FileSource.id)
     return tuple(
         object_of(
