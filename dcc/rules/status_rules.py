@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dcc.declarations import Declaration
-from dcc.documents.contents import Experiment, Line, SeriesValue, SimpleParameter, Specimen
+from dcc.documents.contents import Experiment, Line, SeriesValue, SimpleParameter, Specimen, StatusCode
 from dcc.messages import mark, message
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import StatusCodes
@@ -71,6 +71,15 @@ def _faults_of_code(text: str, family: str, codes: StatusCodes, line: int, below
         yield Fault(line, text, details, "misplaced", Severity.WARNING if lenient else None, below)
 
 
+def _statuses_of(entity: Specimen | Line | Experiment) -> Iterator[tuple[str, StatusCode]]:
+    """The status codes of an entity, each with its path below that."""
+    if not isinstance(entity, Specimen):
+        for number, status in enumerate(entity.status_codes, 1):
+            yield f"/statusCode[{number}]", status
+    elif entity.status_code is not None:
+        yield "/statusCode", entity.status_code
+
+
 def _faults_of_text(status: str, line: int, below: str = "") -> Iterator[Fault]:
     """The fault of a status whose code requires a text after the colon that is missing."""
     if code_of(status) in _NEEDING_TEXT and not status.partition(":")[2].strip():
@@ -110,8 +119,7 @@ def status_of_specimen_is_registered(specimen: Specimen, at: Context) -> Iterato
 )
 def statuses_of_experiment_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty; procedures beside one are not checked."""
-    for number, status in enumerate(entity.status_codes, 1):
-        below = f"/statusCode[{number}]"
+    for below, status in _statuses_of(entity):
         if is_blank(status.code):
             yield fault(status.line, status.code, "empty", below=below)
         else:
@@ -153,11 +161,7 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
 )
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
     """A status code that asks for text, such as IMPC_PSC_015, has it after a colon."""
-    if isinstance(entity, Specimen):
-        statuses = [] if entity.status_code is None else [("/statusCode", entity.status_code)]
-    else:
-        statuses = [(f"/statusCode[{number}]", status) for number, status in enumerate(entity.status_codes, 1)]
-    for below, status in statuses:
+    for below, status in _statuses_of(entity):
         yield from _faults_of_text(status.code, status.line, below)
 
 

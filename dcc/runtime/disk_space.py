@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -46,10 +45,8 @@ def stems_from_full_disk(error: BaseException) -> bool:
 
 def free_bytes(place: Path) -> int:
     """Bytes that this user may still write on the disk of `place`, which need not exist yet."""
-    for path in (place, *place.parents):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return shutil.disk_usage(path).free
-    return shutil.disk_usage("/").free
+    existing = next((path for path in (place, *place.parents) if path.exists()), Path("/"))
+    return shutil.disk_usage(existing).free
 
 
 def no_space_left(place: Path) -> str:

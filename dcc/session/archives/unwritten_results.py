@@ -152,7 +152,7 @@ class UnwrittenResults:
             ],
         )
         record_bad_copies(connection, self.bad_copies)
-        forget_bad_copies(connection, (one.attempt.hosting for one in self.extracted))
+        forget_bad_copies(connection, (one.attempt.hosting.id for one in self.extracted))
         record_published(connection, self.published)
         record_stored_archives(connection, self.stored)
         failures = {za_id: state for za_id, state in self.without_further_attempt.items() if state is not None}

@@ -13,11 +13,10 @@ from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, State, Status
 from dcc.tracker.crawls import CHANGED, still_changed
-from dcc.tracker.hostings.copies import is_as_listed
+from dcc.tracker.hostings.copies import hostings_of_bad_copies
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
     AnException,
-    BadCopy,
     CrawlFinding,
     FileSource,
     FileSourceHasZip,
@@ -78,13 +77,12 @@ def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, 
     return {latest[download]: hosting for download, hosting in rows_about(connection, _HOSTING_OF, latest)}
 
 
-_KNOWN_BAD: Final = select(FileSourceHasZip.id).join(BadCopy, is_as_listed(BadCopy)).where(FileSourceHasZip.id.in_(IDS))
 _SIZES: Final = select(ZipDownload.id, archive_size()).where(ZipDownload.id.in_(IDS))
 
 
 def sizes_taken_in_place_of_bad(connection: Connection, hostings: Mapping[int, int]) -> dict[int, int | None]:
     """Of hostings with their submissions, those whose copy is bad as last listed: the sizes of the archives taken."""
-    bad = {row.id: hostings[row.id] for row in rows_about(connection, _KNOWN_BAD, hostings)}
+    bad = {hosting_id: hostings[hosting_id] for hosting_id in hostings_of_bad_copies(connection, hostings)}
     downloads = {one.za_id: one.download_id for one in latest_downloads(connection, bad.values())}
     sizes = dict(rows_about(connection, _SIZES, downloads.values()))
     return {hosting: sizes[downloads[za_id]] for hosting, za_id in bad.items() if za_id in downloads}

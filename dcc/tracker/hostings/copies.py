@@ -27,8 +27,8 @@ def is_as_listed(copy: Any, hosting: Any = FileSourceHasZip) -> ColumnElement[bo
 
 
 _THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))
-_BAD: Final = select(BadCopy.id, BadCopy.hosting_id, BadCopy.size_bytes, BadCopy.modified).where(
-    BadCopy.hosting_id.in_(IDS)
+_LISTED_BAD: Final = (
+    select(FileSourceHasZip.id).join(BadCopy, is_as_listed(BadCopy)).where(FileSourceHasZip.id.in_(IDS))
 )
 _PUBLISHED: Final = (
     select(FileSourceHasZip.za_id, PublishedChecksum.md5)
@@ -70,12 +70,15 @@ def record_bad_copies(connection: Connection, bad_copies: Iterable[NewBadCopy]) 
     )
 
 
-def forget_bad_copies(connection: Connection, hostings: Iterable[Hosting]) -> None:
+def hostings_of_bad_copies(connection: Connection, hosting_ids: Iterable[int]) -> set[int]:
+    """Those of hostings whose copy is known to be bad, and listed as it was then."""
+    return {row.id for row in rows_about(connection, _LISTED_BAD, hosting_ids)}
+
+
+def forget_bad_copies(connection: Connection, hosting_ids: Iterable[int]) -> None:
     """Record that good copies came from these hostings, which list some as they listed a bad one."""
-    listed = {hosting.id: (hosting.size_bytes, hosting.modified) for hosting in hostings}
-    bad = rows_about(connection, _BAD, listed)
-    good_by_now = [row.id for row in bad if (row.size_bytes, row.modified) == listed[row.hosting_id]]
-    change_about(connection, delete(BadCopy).where(BadCopy.id.in_(IDS)), good_by_now)
+    good_by_now = hostings_of_bad_copies(connection, hosting_ids)
+    change_about(connection, delete(BadCopy).where(BadCopy.hosting_id.in_(IDS)), good_by_now)
 
 
 def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:
