@@ -42,7 +42,8 @@ OF_PHASES: Final[Mapping[Phase, CheckTexts]] = {
     ),
     Phase.UNZIP: CheckTexts(
         "The archive is complete and safe to extract, and holds XML documents.",
-        "Ask the centre to upload the whole archive again. Then run `dcc retry`, or press Materialize here.",
+        "Ask the centre to upload the whole archive again. The next crawl fetches it. If that takes it for unchanged, "
+        "run `dcc retry`, or press Materialize here.",
         "The archive's documents were extracted.",
     ),
     Phase.XML_NAME: CheckTexts(
@@ -53,7 +54,8 @@ OF_PHASES: Final[Mapping[Phase, CheckTexts]] = {
     Phase.XSD: CheckTexts(
         "Every document is valid against the XML schema of its kind.",
         "Send the centre the report. It corrects the documents and submits them in a new archive. If it replaces this "
-        "archive, run `dcc retry`, or press Materialize here.",
+        "archive, the next crawl fetches it. If that takes it for unchanged, run `dcc retry`, or press Materialize "
+        "here.",
         "Every document is valid.",
     ),
     Phase.UPLOAD: CheckTexts(

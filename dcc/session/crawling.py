@@ -33,7 +33,7 @@ from dcc.session.listing_sources import (
 )
 from dcc.session.sessions import Session
 from dcc.sources.base import ListedFile, SourceAddress
-from dcc.sources.crawl_policy import CrawlDue, DueReason, PastCrawls, crawl_due
+from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
@@ -41,7 +41,7 @@ from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow
-from dcc.tracker.register.source_addresses import SourceState, load_addresses
+from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statuses import TaskStatus
 
@@ -64,9 +64,9 @@ def crawl_file_sources(
     Raises TrackerUnreachableError and SessionLostError.
     """
     to_crawl = partial(_to_crawl, session=session, ids=source_ids, only_scheduled=only_scheduled)
-    addresses, dues, available = session.read(to_crawl)
+    addresses, dues = session.read(to_crawl)
     if source_ids is None and not only_scheduled:
-        _note_not_crawled(session, dues, available)
+        _note_not_crawled(session, dues)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, crawl_comment(address.label)) for address in addresses}
 
     def ended(crawl: SourceCrawl, *, has_uploads: bool = False) -> SourceCrawl:
@@ -98,26 +98,19 @@ def crawl_file_sources(
 
 def _to_crawl(
     connection: Connection, *, session: Session, ids: Sequence[int] | None, only_scheduled: bool
-) -> tuple[list[SourceAddress], dict[int, CrawlDue], set[int]]:
-    """The sources to crawl, whether each source is due, and which may be used; see `crawl_file_sources`."""
+) -> tuple[list[SourceAddress], dict[int, CrawlDue]]:
+    """The sources to crawl, and whether each source is due; see `crawl_file_sources`."""
     dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=frozenset(ids or ()))
     wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
-    available = load_addresses(connection, ids=ids)
-    addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
+    known = load_addresses(connection, ids=ids)
+    addresses = [address for address in known if session.covers(address.centre) and address.id in wanted]
     # Those that were listed longest ago are first where a server takes few connections.
-    oldest_first = sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min)
-    return oldest_first, dues, {address.id for address in available}
+    return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
 
 
-def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue], available: Collection[int]) -> None:
+def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
     """Add a notice that names the sources which are left alone, with the reasons and the ends."""
-    waiting = {
-        number: str(due)
-        if number in available or due.why in (DueReason.INACTIVE, DueReason.PAUSED)
-        else f"in the state {SourceState.MAINTENANCE}"
-        for number, due in dues.items()
-        if not due.is_due or number not in available
-    }
+    waiting = {number: str(due) for number, due in dues.items() if not due.is_due}
     if not waiting:
         return
     known = session.read(lambda connection: load_addresses(connection, only_crawlable=False))

@@ -204,6 +204,7 @@ class DueReason(StrEnum):
     CLOSED = "closed"
     FAILING = "failing"
     PAUSED = "paused"
+    MAINTENANCE = "maintenance"
     INACTIVE = "inactive"
 
 
@@ -247,6 +248,8 @@ class CrawlDue:
                 return f"outside its window{until}"
             case DueReason.RECENT:
                 return f"not due{until}"
+            case DueReason.MAINTENANCE:
+                return "in the state maintenance"
             case DueReason.INACTIVE:
                 return "left alone because its centre is not active"
         return "due"
@@ -260,12 +263,13 @@ def crawl_due(
     *,
     is_named: bool = False,
     is_active: bool = True,
+    is_available: bool = True,
 ) -> CrawlDue:
     """Whether a source is due at a time.
 
     After `failure_limit` failures in a row it is left alone for an hour, and for twice as long after each further one,
-    up to `MAX_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause and a centre that is not
-    active (`is_active`).
+    up to `MAX_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause, a source in maintenance
+    (`is_available`), and a centre that is not active (`is_active`).
     """
     past = past.known_at(now)
 
@@ -274,6 +278,8 @@ def crawl_due(
 
     if not is_active:
         return not_before(DueReason.INACTIVE, None)
+    if not is_available:
+        return not_before(DueReason.MAINTENANCE, None)
     pause = policy.pause
     if pause is not None and (pause.until is None or pause.until > now):
         return not_before(DueReason.PAUSED, pause.until)

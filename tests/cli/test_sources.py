@@ -425,3 +425,5 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     assert resumed.startswith("File source 1 is not paused any more. It is not due until 20")
     dcc("source", "set-state", 1, "maintenance")
     assert "(H, file://localhost): in the state maintenance\n" in dcc("crawl").stdout
+    assert "The next session" not in dcc("source", "resume", 1).stdout
+    assert dcc.json("source", "list")[0]["due"] == {"why": "maintenance", "until": None, "failures": 0}

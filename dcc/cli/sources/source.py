@@ -175,7 +175,7 @@ def list_sources() -> None:
       "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone), "delta"
       (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}, "every",
       "schedule" and "windows" (empty for none), "pause": null or {"reason", "by", "since", "until"},
-      "due": null or {"why" (due, recent, closed, failing, paused, inactive), "until", "failures"}}
+      "due": null or {"why" (due, recent, closed, failing, paused, maintenance, inactive), "until", "failures"}}
     """
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_schedules import load_crawl_dues

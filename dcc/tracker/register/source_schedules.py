@@ -99,6 +99,7 @@ def load_crawl_dues(
             failure_limit,
             is_named=row.id in named,
             is_active=row.centre_active,
+            is_available=row.state == SourceState.AVAILABLE,
         )
         for row in connection.execute(_DUES)
     }
@@ -143,6 +144,7 @@ _DUES: Final = (
         _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
         FileSource.id.in_(_WITH_UPLOADS).label("has_uploads"),
         Centre.is_active.label("centre_active"),
+        ResourceStateRow.short_name.label("state"),
     )
     .join(ResourceStateRow)
     .join(Centre, Centre.id == FileSource.centre_id)
