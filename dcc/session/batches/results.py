@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -103,7 +102,7 @@ class WorkerConnection(BlockwiseConnection):
 
 
 class SessionWorkerResults(Exchange):
-    """The results of workers for a session. Threads may share it.
+    """The results of workers for a session. Threads may share it, each archive being in the hands of one at a time.
 
     `setup` is the fingerprint of what the session checks documents by: findings by something else do not count.
     """
@@ -116,7 +115,6 @@ class SessionWorkerResults(Exchange):
         self._keys: dict[SubmissionKey, str] = {}
         self._taken: dict[SubmissionKey, tuple[Path, WorkerFindings] | None] = {}
         self._used: set[SubmissionKey] = set()
-        self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: PlannedBatch) -> None:
         """Store a batch for its worker. Raises DiskFullError."""
@@ -146,8 +144,7 @@ class SessionWorkerResults(Exchange):
 
     def ready(self, key: SubmissionKey) -> EarlierResults | None:
         """A worker's findings in an archive, and the place of its prepared files; None if they do not count."""
-        with self._lock:
-            taken = self._taken.get(key)
+        taken = self._taken.get(key)
         if taken is None or taken[1].problems is None:
             return None
         if taken[1].setup != self._setup:
@@ -162,15 +159,11 @@ class SessionWorkerResults(Exchange):
 
     def _take(self, key: SubmissionKey) -> tuple[Path, WorkerFindings] | None:
         """Get an archive's results, once; without them the session does the work itself."""
-        with self._lock:
-            if key in self._taken or key not in self._keys:
-                return self._taken.get(key)
-        folder = self.scratch / key.action / key.file_name
-        found = self.opened(self._keys[key], folder / "bundle", open_bundle, what=key)
-        taken = None if found is None else (folder, found)
-        with self._lock:
-            self._taken[key] = taken
-        return taken
+        if key in self._keys and key not in self._taken:
+            folder = self.scratch / key.action / key.file_name
+            found = self.opened(self._keys[key], folder / "bundle", open_bundle, what=key)
+            self._taken[key] = None if found is None else (folder, found)
+        return self._taken.get(key)
 
 
 @contextmanager
