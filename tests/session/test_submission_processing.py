@@ -5,6 +5,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 from unittest.mock import Mock
@@ -25,7 +26,8 @@ from dcc.session.archives import waiting_attempts
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
-from dcc.sources.base import ActionListing
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import CrawlingSession, Reopening, XmlLog, ZipFile, ZipLog
 from dcc.tracker.queries.submission_stories import submission_story
@@ -165,6 +167,28 @@ def test_a_source_that_refuses_every_connection_is_left_alone_after_some(
     again = installation.run_session()
     assert sorted(again.zips) == sorted(keys)
     assert set(installation.states().values()) == {"xsd done"}
+
+
+def test_what_is_not_begun_at_a_source_that_is_left_alone_did_not_fail_there(
+    installation: Installation, folder: Folder, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = installation.add_folder("J", "refusing")
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 4)]
+    for place, key in product((folder, refusing), keys):
+        place.put(key)
+    fetches.away.add("centre")
+    connect = downloads.connect
+
+    def refuse(address: SourceAddress, settings: Settings) -> Connection:
+        if address.id == refusing.source_id:
+            raise SourceUnreachableError("No route. Ask the centre.")
+        return connect(address, settings)
+
+    monkeypatch.setattr(downloads, "connect", refuse)
+    once = installation.with_settings(source_failure_limit=1, downloads_per_source=1, max_retries=0)
+    once.run_session()
+    ends = sorted(installation.attempts(key)[1:] for key in keys)
+    assert ends == [[(refusing.source_id, f"download {end}")] for end in ("cancelled", "cancelled", "failed")]
 
 
 def _open_files(installation: Installation) -> int:

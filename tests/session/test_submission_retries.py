@@ -19,7 +19,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
-from dcc.session.archives import processing
+from dcc.session.archives import processing, waiting_attempts
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources, relist
@@ -320,12 +320,21 @@ def test_what_is_bad_at_one_source_and_replaced_at_the_other_failed(installation
     assert installation.run_session().zips[KEY].succeeded
 
 
-def test_the_copy_in_staging_is_not_opened_on_a_disk_without_room(installation: Installation, folder: Folder) -> None:
-    content = folder.put(KEY, wrong())
+def test_the_copy_in_staging_is_not_opened_on_a_disk_without_room(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor that of another archive as large, which waits to be fetched."""
+    keys = {KEY, KEY.replace(".1.impc", ".2.impc")}
+    contents = {key: folder.put(key, wrong()) for key in keys}
     installation.run_session()
-    (folder.path / f"{KEY}.md5").write_text(md5(content))
-    assert installation.with_settings(min_free_bytes=1 << 60).process_again(KEY).zips[KEY].kept
-    assert installation.attempts(KEY) == [(folder.source_id, "xsd failed"), (folder.source_id, "download failed")]
+    for key, content in contents.items():
+        (folder.path / f"{key}.md5").write_text(md5(content))
+    monkeypatch.setattr(waiting_attempts, "MAX_QUEUED", 1)
+    ((tried, outcome),) = installation.with_settings(min_free_bytes=1 << 60).process_again(*keys).zips.items()
+    assert outcome.kept
+    assert installation.attempts(tried) == [(folder.source_id, "xsd failed"), (folder.source_id, "download failed")]
+    (other,) = keys - {tried}
+    assert installation.attempts(other) == [(folder.source_id, "xsd failed")]
 
 
 def test_the_copy_in_staging_of_a_source_that_was_removed_turns_out_damaged(
