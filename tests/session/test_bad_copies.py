@@ -205,13 +205,14 @@ def test_the_checksum_of_the_producer_binds_every_mirror(
         publish(mirror, beside_mirror)
     fetches.away.add("centre")
 
-    outcome = installation.with_settings(max_retries=0).run_session().zips[KEY]
+    session = installation.with_settings(max_retries=0).run_session()
 
     assert installation.attempts(KEY) == [
         (folder.source_id, "download failed"),
         (mirror.source_id, "zip_md5 failed"),
     ]
-    assert md5(GOOD) in outcome.reasons[-1].message
+    assert md5(GOOD) in session.zips[KEY].reasons[-1].message
+    assert session.ended is EndReason.FAULTS, "a source that could not deliver is one"
     mirror.put(KEY, GOOD, modified=MODIFIED + 60)
     assert installation.with_settings(max_retries=0).run_session().zips[KEY].succeeded
     assert installation.attempts(KEY)[-1] == (mirror.source_id, "xsd done")

@@ -87,10 +87,11 @@ def test_an_archive_put_together_from_two_attempts_is_fetched_whole_before_the_c
 ) -> None:
     archive = folder.put(KEY)
     fetches.break_off["centre"] = 1
-    installation.with_settings(max_retries=0).run_session()
+    once = installation.with_settings(max_retries=0)
+    once.run_session()
     part = installation.settings.staging_directory / f"{KEY}.part"
     part.write_bytes(b"#" * part.stat().st_size)
-    outcome = installation.run_session().zips[KEY]
+    outcome = once.run_session().zips[KEY]
     assert outcome.succeeded
     assert [reason.kind for reason in outcome.reasons] == ["CorruptArchiveError"]
     assert [state for _, state in installation.attempts(KEY)] == ["download failed", "unzip cancelled", "xsd done"]
