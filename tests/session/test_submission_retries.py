@@ -27,7 +27,7 @@ from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
-from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_addresses import SourceState
@@ -105,8 +105,9 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     wrong = experiments()
     (name,) = wrong
     wrong[name] = submissions.damaged(wrong[name], 'centreID="', 'centerID="')
-    folder.put(KEY, specimens() | wrong | {"results.xml": b"<a/>"})
+    folder.put(KEY, specimens() | wrong | {"results.xml": b"<a/>", "readme.txt": b"hello"})
     installation.run_session()
+    of_archive = column_in(installation.tracker, select(ZipLog.message))
     # As a session of a former version left it that was killed when one document was validated and the other was not.
     pending = {"phase_id": int(Phase.XSD), "status_id": int(Status.PENDING)}
     execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(**pending))
@@ -115,6 +116,7 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     assert dict(installation.documents()) == states
     outcome = installation.run_session().zips[KEY]
     assert dict(installation.documents()) == states | {SPECIMENS: "xsd done"}
+    assert column_in(installation.tracker, select(ZipLog.message)) == of_archive != []
     errors = {document.file_name: document.errors for document in outcome.documents}
     assert (errors[SPECIMENS], len(errors["results.xml"])) == ((), 1)
     with installation.tracker.connect() as connection:
@@ -290,23 +292,28 @@ def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
     assert installation.attempts(KEY) == [(folder.source_id, "xsd failed")] * 2
 
 
-def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_it_is_fetched(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_bad", [False, True])
+def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_it_is_fetched_and_not_if_that_is_bad(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch, is_bad: bool
 ) -> None:
     published = folder.path / f"{KEY}.md5"
-    folder.put(KEY, wrong())
+    content = folder.put(KEY, wrong())
     installation.run_session()
 
     def replaced(session: Session, keys: Sequence[SubmissionKey]) -> None:
         # A copy of which a checksum is published since is fetched again.
-        published.write_text(md5((folder.path / KEY).read_bytes()))
+        published.write_text(md5(content))
         relist(session, keys)
-        folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+        if is_bad:
+            folder.put(KEY, bytes(reversed(content)))
+        else:
+            folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
 
     monkeypatch.setattr(processing, "relist", replaced)
     outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
-    assert (outcome.failed, outcome.attempts, outcome.downloaded) == (True, 1, True)
-    assert installation.attempts(KEY)[1:] == [(folder.source_id, "download failed"), (folder.source_id, "xsd failed")]
+    assert (outcome.failed, outcome.attempts, outcome.downloaded) == (True, 1, not is_bad)
+    ends = ["zip_md5 failed"] if is_bad else ["download failed", "xsd failed"]
+    assert installation.attempts(KEY)[1:] == [(folder.source_id, end) for end in ends]
 
 
 def test_what_is_bad_at_one_source_and_replaced_at_the_other_failed(installation: Installation, folder: Folder) -> None:
