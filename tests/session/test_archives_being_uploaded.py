@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -66,6 +67,17 @@ def archive() -> bytes:
 def publish(share: Share, content: bytes) -> None:
     """Publish the MD5 of a content beside the archive."""
     share.put(f"{KEY}.md5", f"{md5(content)}  {NAME}\n".encode())
+
+
+def before_the_second_look(patch: pytest.MonkeyPatch, module: ModuleType, event: Callable[[], object]) -> None:
+    """Have something happen before sources are listed once more."""
+    look = listing_sources.list_again
+
+    def later(*arguments: Any) -> Any:
+        event()
+        return look(*arguments)
+
+    patch.setattr(module, "list_again", later)
 
 
 def uploading(installation: Installation) -> list[bool]:
@@ -187,14 +199,12 @@ class TestYoungArchives:
     ) -> None:
         careful = quick.with_settings(quiet_seconds=BRIEF)
         unlisted = "add/H.2013-10-31.2.impc.zip"
-        look = listing_sources.list_again
 
-        def later(*arguments: Any) -> Any:
+        def later() -> None:
             (folder.path / f"{KEY}.md5").write_text(f"{md5(b'another')}  {NAME}\n")
             (folder.path / f"{unlisted}.manifest.json").write_text('{"files": [{"file": "missing.xml"}]}')
-            return look(*arguments)
 
-        monkeypatch.setattr(crawling, "list_again", later)
+        before_the_second_look(monkeypatch, crawling, later)
         for key in (KEY, unlisted):
             folder.put(key, modified=now())
         careful.run_session()
@@ -261,16 +271,15 @@ class TestChangedWhileFetched:
         for key in keys:
             folder.put(key, broken_document(b"") if key != keys[3] else None)
         quick.run_session()
-        look, looks = listing_sources.list_again, []
+        looks = []
 
-        def later(*arguments: Any) -> Any:
+        def later() -> None:
             looks.append(1)
             if len(looks) == 2:
                 folder.put(keys[1], modified=now())
                 folder.put(keys[3], submissions.archive(specimens(mice=3)), now())
-            return look(*arguments)
 
-        monkeypatch.setattr(crawling, "list_again", later)
+        before_the_second_look(monkeypatch, crawling, later)
         folder.put(keys[0], modified=MODIFIED + 60)
         folder.put(keys[1], b"the beginning", modified=now())
         folder.put(keys[2], modified=now())
@@ -291,13 +300,7 @@ class TestChangedWhileFetched:
         if has_md5:
             publish(served, content)
         source_id = register(quick, served)
-        look = listing_sources.list_again
-
-        def later(*arguments: Any) -> Any:
-            served.put(KEY, content, 1_400_000_060)
-            return look(*arguments)
-
-        monkeypatch.setattr(processing, "list_again", later)
+        before_the_second_look(monkeypatch, processing, lambda: served.put(KEY, content, 1_400_000_060))
         result = quick.run_session()
         assert result.zips == {}
         assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)
@@ -318,13 +321,7 @@ class TestChangedWhileFetched:
         # The newest archive is fetched first.
         web.share.put(KEY.replace("10-31", "10-30"), submissions.archive(specimens(stem="2013-10-30.1")))
         web.register(quick)
-        look = listing_sources.list_again
-
-        def later(*arguments: Any) -> Any:
-            web.share.put(KEY, content, 1_400_000_060)
-            return look(*arguments)
-
-        monkeypatch.setattr(processing, "list_again", later)
+        before_the_second_look(monkeypatch, processing, lambda: web.share.put(KEY, content, 1_400_000_060))
         quick.with_settings(downloads_per_source=1, idle_timeout=1, list_timeout=2, login_timeout=1).run_session()
         assert quick.states()[KEY] == "zip_name done"
 

@@ -66,6 +66,7 @@ def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, fe
     assert installation.attempts(KEY) == [(number, "download failed") for number in ids * 2]
     assert outcome.failed
     assert outcome.attempts == 6
+    assert column_in(installation.tracker, select(FileSourceHasZip.num_retries)) == [1, 1, 1]
     assert installation.states() == {KEY: "download failed"}
 
 
