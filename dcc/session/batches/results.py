@@ -39,7 +39,6 @@ from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults, Setup
 from dcc.session.sessions import Session
-from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
@@ -184,7 +183,10 @@ def prepared_by_workers(
     results = SessionWorkerResults(ObjectStore(settings), session.id, scratch, setup)
     try:
         try:
-            _store_reference_data(settings)
+            # Files prepared by other reference data would be prepared again. The session checks them before it applies
+            # documents, and reports what cannot be read then.
+            with current(open_qc_database(settings), patience_seconds=settings.database_retry) as qc:
+                ensure_reference(qc, settings)
             _have_prepared(workers, results, session, planned)
         except (StoreUnreachableError, StoreRefusedError) as error:
             session.record_task_error(Phase.DOWNLOAD, error)
@@ -224,15 +226,6 @@ def remove_leftovers_of_workers(session: Session) -> None:
         store.remove_parts(older_than=LEFT_SINCE)
     except (StoreUnreachableError, StoreRefusedError) as error:
         log.info("What was left in the store stays there until the next session: %s", error)
-
-
-def _store_reference_data(settings: Settings) -> None:
-    """Store the reference data before workers use them: files prepared with others would be prepared again.
-
-    The session checks them again before it applies documents, and reports what cannot be read then.
-    """
-    with current(open_qc_database(settings), patience_seconds=settings.database_retry) as qc:
-        ensure_reference(qc, settings)
 
 
 def _with_held_copies(batch: PlannedBatch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> PlannedBatch:
