@@ -53,13 +53,6 @@ def careful(quick: Installation) -> Installation:
     return quick.with_settings(quiet_seconds=QUIET)
 
 
-@pytest.fixture
-def served(request: pytest.FixtureRequest) -> Share:
-    """A folder on OpenSSH, on vsftpd, of this machine, on a web server: each lists sizes and times in its own way."""
-    found: Share = request.getfixturevalue(request.param)
-    return found
-
-
 def archive() -> bytes:
     return submissions.archive(specimens())
 
@@ -85,10 +78,10 @@ def uploading(installation: Installation) -> list[bool]:
 
 
 class TestYoungArchives:
-    @pytest.mark.parametrize("served", usually(["local_folder"], SERVERS), indirect=True)
-    def test_what_was_copied_right_before_is_taken_at_the_first_try(self, quick: Installation, served: Share) -> None:
-        served.put(KEY, archive(), now())
-        register(quick, served)
+    @pytest.mark.parametrize("share", usually(["local_folder"], SERVERS), indirect=True)
+    def test_what_was_copied_right_before_is_taken_at_the_first_try(self, quick: Installation, share: Share) -> None:
+        share.put(KEY, archive(), now())
+        register(quick, share)
         began = time.monotonic()
         result = quick.with_settings(quiet_seconds=BRIEF).run_session()
         assert result.zips[KEY].succeeded
@@ -96,12 +89,12 @@ class TestYoungArchives:
         assert uploading(quick) == [False]
         assert [crawl.notes for crawl in result.crawls.values()] == [()]
 
-    @pytest.mark.parametrize("served", usually(["sftp_server", "web_folder"], SERVERS), indirect=True)
+    @pytest.mark.parametrize("share", usually(["sftp_server", "web_folder"], SERVERS), indirect=True)
     def test_what_grows_is_not_taken_nor_failed_before_it_is_complete(
-        self, careful: Installation, served: Share
+        self, careful: Installation, share: Share
     ) -> None:
-        source_id = register(careful, served)
-        with growing(served.root / KEY, archive()):
+        source_id = register(careful, share)
+        with growing(share.root / KEY, archive()):
             result = careful.run_session()
         assert result.zips == {}
         crawl = result.crawls[source_id]
@@ -117,7 +110,7 @@ class TestYoungArchives:
             assert "is being uploaded" in " ".join(session_report(connection, result.id).text.split())
         assert careful.states() == {KEY: "zip_name done"}
         assert careful.attempts(KEY) == []
-        served.put(KEY, archive(), int(time.time()) - 60)
+        share.put(KEY, archive(), int(time.time()) - 60)
         result = careful.run_session()
         assert result.zips[KEY].succeeded
         crawl = result.crawls[source_id]
@@ -291,16 +284,16 @@ class TestChangedWhileFetched:
         assert {key: outcome.succeeded for key, outcome in result.zips.items()} == dict.fromkeys(keys, True)
 
     @pytest.mark.parametrize("has_md5", [False, True], ids=["no checksum", "checksum"])
-    @pytest.mark.parametrize("served", usually(["local_folder"], SERVERS), indirect=True)
+    @pytest.mark.parametrize("share", usually(["local_folder"], SERVERS), indirect=True)
     def test_half_an_archive_is_being_uploaded_if_it_has_grown_since_also_without_a_quiet_period(
-        self, quick: Installation, served: Share, has_md5: bool, monkeypatch: pytest.MonkeyPatch
+        self, quick: Installation, share: Share, has_md5: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         content = archive()
-        served.put(KEY, half(content))
+        share.put(KEY, half(content))
         if has_md5:
-            publish(served, content)
-        source_id = register(quick, served)
-        before_the_second_look(monkeypatch, processing, lambda: served.put(KEY, content, 1_400_000_060))
+            publish(share, content)
+        source_id = register(quick, share)
+        before_the_second_look(monkeypatch, processing, lambda: share.put(KEY, content, 1_400_000_060))
         result = quick.run_session()
         assert result.zips == {}
         assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)

@@ -277,24 +277,14 @@ def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
     assert sorted(hashed) == names
 
 
-@pytest.fixture
-def killed(installation: Installation) -> Callable[[], None]:
-    """Runs a session that is killed when the arrival of its archive is recorded and no MD5 is."""
-
-    def run() -> None:
-        run_dying(dying_session.main, "before a checksum is taken", installation.settings)
-        assert installation.states() == {KEY: "unzip running"}
-        assert [found for _, found in recorded(installation)] == [None]
-
-    return run
-
-
 def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_the_centre_is_blamed(
-    installation: Installation, folder: Folder, killed: Callable[[], None], fetches: Fetches
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     """A machine that loses its power may leave a file of the right size without what was written to it."""
     content = folder.put(KEY)
-    killed()
+    run_dying(dying_session.main, "before a checksum is taken", installation.settings)
+    assert installation.states() == {KEY: "unzip running"}
+    assert [found for _, found in recorded(installation)] == [None]
     staged = installation.settings.staging_directory / KEY
     staged.write_bytes(bytes(len(content)))
 
