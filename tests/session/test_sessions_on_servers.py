@@ -109,6 +109,9 @@ class TestManifestsBesideArchives:
             assert name in note
             assert word in note
         assert not quick.run_session().zips
+        # A retry does not hold staging's copy against one that is gone.
+        (share.root / f"add/{other}.manifest.json").unlink()
+        assert quick.process_again(f"add/{other}").zips[f"add/{other}"].succeeded
 
 
 class TestFailover:
