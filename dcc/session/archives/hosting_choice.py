@@ -69,6 +69,8 @@ class HostingChoice:
                 # Only the checksum beside it was wrong.
                 if other.bad == KnownBadCopy(md5, CopyFault.CHECKSUM):
                     del self.bad_md5s[other.id]
+            if is_fault_of_centre(self.bad_md5s, md5):
+                self._untried = iter(())
 
     def note_bad(self, hosting: Hosting, md5: str, fault: CopyFault, *, certain: bool) -> list[NewBadCopy]:
         """Record that a hosting's copy is bad; others may be tried. Returns the copies that are certainly bad.
