@@ -215,14 +215,14 @@ class SubmissionOutcome:
     centre: str | None
     phase: Phase
     status: Status
-    downloaded: bool
-    extracted: bool
-    size_bytes: int | None
-    md5: str | None
-    source: str | None
-    attempts: int
-    seconds: float
     finished: datetime
+    downloaded: bool = False
+    extracted: bool = False
+    size_bytes: int | None = None
+    md5: str | None = None
+    source: str | None = None
+    attempts: int = 0
+    seconds: float = 0.0
     documents: tuple[DocumentOutcome, ...] = ()
     reasons: tuple[Problem, ...] = ()
     transfer_seconds: float | None = None

@@ -63,9 +63,8 @@ def test_stored_names_fit_their_column_and_differ_where_the_names_differ(one: st
 
 
 def test_a_zip_action_succeeded_from_the_end_of_xsd_validation_on_and_failed_in_any_phase() -> None:
-    key, finished = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip"), datetime(2026, 1, 31)
+    key = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
     for phase, status in product(Phase, Status):
-        arrived = {"size_bytes": 1, "md5": None, "source": None, "attempts": 1, "seconds": 1.0, "finished": finished}
-        outcome = SubmissionOutcome(key, "H", phase, status, True, True, **arrived)
+        outcome = SubmissionOutcome(key, "H", phase, status, datetime(2026, 1, 31))
         assert outcome.failed == (status is Status.FAILED)
         assert outcome.succeeded == (status is Status.DONE and phase >= Phase.XSD)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection, select
 
@@ -180,8 +180,7 @@ def _record_archives(
 def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[SubmissionKey, ListedFile]]:
     """Record a listing; returns the result, and the archives to list once more."""
     address = listing.address
-    written = session.write(lambda connection: _write_crawl(connection, session, listing), alone=True)
-    result, outcome, error = written.listing, written.outcome, written.error
+    result, outcome, error = session.write(lambda connection: _write_crawl(connection, session, listing), alone=True)
     problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
@@ -249,16 +248,10 @@ def _basis(connection: Connection, session: Session, listing: SourceListing | No
     )
 
 
-class _WrittenCrawl(NamedTuple):
-    """What was recorded of a listing, how the crawl ended, and what was wrong."""
-
-    listing: RecordedListing
-    outcome: CrawlOutcome
-    error: SourceError | InternalFaultError | None
-
-
-def _write_crawl(connection: Connection, session: Session, listing: SourceListing) -> _WrittenCrawl:
-    """Write a listing and the row of its crawl."""
+def _write_crawl(
+    connection: Connection, session: Session, listing: SourceListing
+) -> tuple[RecordedListing, CrawlOutcome, SourceError | InternalFaultError | None]:
+    """Write a listing and the row of its crawl; returns what was recorded, how it ended, and what was wrong."""
     basis = _basis(connection, session, listing)
     now = basis.now
     result = ListingRecorder(basis, listing.address).record(listing.listings, whole=listing.error is None)
@@ -281,7 +274,7 @@ def _write_crawl(connection: Connection, session: Session, listing: SourceListin
         "new_zips": new,
     }
     insert_rows(connection, SourceCrawlRow.__table__, [row])
-    return _WrittenCrawl(result, outcome, error)
+    return result, outcome, error
 
 
 def _shrunk(address: SourceAddress, directories: Sequence[Message]) -> ListingShrunkError:

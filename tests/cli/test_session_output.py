@@ -68,7 +68,7 @@ def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
     names = [f"H.2013-10-31.{number}.experiment.impc.xml" for number in range(50)]
     failed = Phase.XSD, Status.FAILED
     invalid = tuple(DocumentOutcome(name, *failed, 100) for name in names)
-    of_zip = SubmissionOutcome(KEY, "H", *failed, True, True, 100, None, "ftp", 1, 0.1, MOMENT, invalid)
+    of_zip = SubmissionOutcome(KEY, "H", *failed, MOMENT, extracted=True, documents=invalid)
     refused = [replace(document(Phase.UPLOAD, Status.FAILED, reason="No."), file_name=name) for name in names]
     late = [replace(document(Phase.UPLOAD, Status.DONE, late=True), file_name=name) for name in names]
     for outcome, mark in (

@@ -207,9 +207,8 @@ def receive_measured(address: SourceAddress, folder: Path, changes: Mapping[str,
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server", "web_folder"])
-def test_a_large_archive_is_never_held_in_memory(protocol: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    share: Share = request.getfixturevalue(protocol)
+@pytest.mark.parametrize("share", ["sftp_server", "ftp_server", "ftps_server", "web_folder"], indirect=True)
+def test_a_large_archive_is_never_held_in_memory(share: Share, tmp_path: Path) -> None:
     os.truncate(share.put(str(KEY)), SIZE)
     given = share.address(), tmp_path, {"tls_ca_file": share.ca_file}
     process = FORKED.Process(target=receive_measured, args=given)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -52,13 +53,6 @@ def careful(quick: Installation) -> Installation:
     return quick.with_settings(quiet_seconds=QUIET)
 
 
-@pytest.fixture
-def served(request: pytest.FixtureRequest) -> Share:
-    """A folder on OpenSSH, on vsftpd, of this machine, on a web server: each lists sizes and times in its own way."""
-    found: Share = request.getfixturevalue(request.param)
-    return found
-
-
 def archive() -> bytes:
     return submissions.archive(specimens())
 
@@ -68,15 +62,26 @@ def publish(share: Share, content: bytes) -> None:
     share.put(f"{KEY}.md5", f"{md5(content)}  {NAME}\n".encode())
 
 
+def before_the_second_look(patch: pytest.MonkeyPatch, module: ModuleType, event: Callable[[], object]) -> None:
+    """Have something happen before sources are listed once more."""
+    look = listing_sources.list_again
+
+    def later(*arguments: Any) -> Any:
+        event()
+        return look(*arguments)
+
+    patch.setattr(module, "list_again", later)
+
+
 def uploading(installation: Installation) -> list[bool]:
     return [when is not None for when in column_in(installation.tracker, select(FileSourceHasZip.uploading_since))]
 
 
 class TestYoungArchives:
-    @pytest.mark.parametrize("served", usually(["local_folder"], SERVERS), indirect=True)
-    def test_what_was_copied_right_before_is_taken_at_the_first_try(self, quick: Installation, served: Share) -> None:
-        served.put(KEY, archive(), now())
-        register(quick, served)
+    @pytest.mark.parametrize("share", usually(["local_folder"], SERVERS), indirect=True)
+    def test_what_was_copied_right_before_is_taken_at_the_first_try(self, quick: Installation, share: Share) -> None:
+        share.put(KEY, archive(), now())
+        register(quick, share)
         began = time.monotonic()
         result = quick.with_settings(quiet_seconds=BRIEF).run_session()
         assert result.zips[KEY].succeeded
@@ -84,12 +89,12 @@ class TestYoungArchives:
         assert uploading(quick) == [False]
         assert [crawl.notes for crawl in result.crawls.values()] == [()]
 
-    @pytest.mark.parametrize("served", usually(["sftp_server", "web_folder"], SERVERS), indirect=True)
+    @pytest.mark.parametrize("share", usually(["sftp_server", "web_folder"], SERVERS), indirect=True)
     def test_what_grows_is_not_taken_nor_failed_before_it_is_complete(
-        self, careful: Installation, served: Share
+        self, careful: Installation, share: Share
     ) -> None:
-        source_id = register(careful, served)
-        with growing(served.root / KEY, archive()):
+        source_id = register(careful, share)
+        with growing(share.root / KEY, archive()):
             result = careful.run_session()
         assert result.zips == {}
         crawl = result.crawls[source_id]
@@ -105,7 +110,7 @@ class TestYoungArchives:
             assert "is being uploaded" in " ".join(session_report(connection, result.id).text.split())
         assert careful.states() == {KEY: "zip_name done"}
         assert careful.attempts(KEY) == []
-        served.put(KEY, archive(), int(time.time()) - 60)
+        share.put(KEY, archive(), int(time.time()) - 60)
         result = careful.run_session()
         assert result.zips[KEY].succeeded
         crawl = result.crawls[source_id]
@@ -187,14 +192,12 @@ class TestYoungArchives:
     ) -> None:
         careful = quick.with_settings(quiet_seconds=BRIEF)
         unlisted = "add/H.2013-10-31.2.impc.zip"
-        look = listing_sources.list_again
 
-        def later(*arguments: Any) -> Any:
+        def later() -> None:
             (folder.path / f"{KEY}.md5").write_text(f"{md5(b'another')}  {NAME}\n")
             (folder.path / f"{unlisted}.manifest.json").write_text('{"files": [{"file": "missing.xml"}]}')
-            return look(*arguments)
 
-        monkeypatch.setattr(crawling, "list_again", later)
+        before_the_second_look(monkeypatch, crawling, later)
         for key in (KEY, unlisted):
             folder.put(key, modified=now())
         careful.run_session()
@@ -261,16 +264,15 @@ class TestChangedWhileFetched:
         for key in keys:
             folder.put(key, broken_document(b"") if key != keys[3] else None)
         quick.run_session()
-        look, looks = listing_sources.list_again, []
+        looks = []
 
-        def later(*arguments: Any) -> Any:
+        def later() -> None:
             looks.append(1)
             if len(looks) == 2:
                 folder.put(keys[1], modified=now())
                 folder.put(keys[3], submissions.archive(specimens(mice=3)), now())
-            return look(*arguments)
 
-        monkeypatch.setattr(crawling, "list_again", later)
+        before_the_second_look(monkeypatch, crawling, later)
         folder.put(keys[0], modified=MODIFIED + 60)
         folder.put(keys[1], b"the beginning", modified=now())
         folder.put(keys[2], modified=now())
@@ -282,22 +284,16 @@ class TestChangedWhileFetched:
         assert {key: outcome.succeeded for key, outcome in result.zips.items()} == dict.fromkeys(keys, True)
 
     @pytest.mark.parametrize("has_md5", [False, True], ids=["no checksum", "checksum"])
-    @pytest.mark.parametrize("served", usually(["local_folder"], SERVERS), indirect=True)
+    @pytest.mark.parametrize("share", usually(["local_folder"], SERVERS), indirect=True)
     def test_half_an_archive_is_being_uploaded_if_it_has_grown_since_also_without_a_quiet_period(
-        self, quick: Installation, served: Share, has_md5: bool, monkeypatch: pytest.MonkeyPatch
+        self, quick: Installation, share: Share, has_md5: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         content = archive()
-        served.put(KEY, half(content))
+        share.put(KEY, half(content))
         if has_md5:
-            publish(served, content)
-        source_id = register(quick, served)
-        look = listing_sources.list_again
-
-        def later(*arguments: Any) -> Any:
-            served.put(KEY, content, 1_400_000_060)
-            return look(*arguments)
-
-        monkeypatch.setattr(processing, "list_again", later)
+            publish(share, content)
+        source_id = register(quick, share)
+        before_the_second_look(monkeypatch, processing, lambda: share.put(KEY, content, 1_400_000_060))
         result = quick.run_session()
         assert result.zips == {}
         assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)
@@ -318,13 +314,7 @@ class TestChangedWhileFetched:
         # The newest archive is fetched first.
         web.share.put(KEY.replace("10-31", "10-30"), submissions.archive(specimens(stem="2013-10-30.1")))
         web.register(quick)
-        look = listing_sources.list_again
-
-        def later(*arguments: Any) -> Any:
-            web.share.put(KEY, content, 1_400_000_060)
-            return look(*arguments)
-
-        monkeypatch.setattr(processing, "list_again", later)
+        before_the_second_look(monkeypatch, processing, lambda: web.share.put(KEY, content, 1_400_000_060))
         quick.with_settings(downloads_per_source=1, idle_timeout=1, list_timeout=2, login_timeout=1).run_session()
         assert quick.states()[KEY] == "zip_name done"
 

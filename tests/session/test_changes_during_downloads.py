@@ -29,7 +29,11 @@ from tests.support.servers import Share
 from tests.support.trials import usually
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.servers, only_sqlite]
+pytestmark = [
+    pytest.mark.servers,
+    only_sqlite,
+    pytest.mark.parametrize("share", usually(["sftp_server"], ["sftp_server", "ftp_server"]), indirect=True),
+]
 
 STEMS = [f"2013-10-{day}.1" for day in range(10, 20)]
 KEYS = [f"add/H.{stem}.impc.zip" for stem in STEMS]
@@ -105,9 +109,8 @@ class Running:
         return self._result
 
 
-@pytest.fixture(params=usually(["sftp_server"], ["sftp_server", "ftp_server"]))
-def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
-    share: Share = request.getfixturevalue(request.param)
+@pytest.fixture
+def slow(quick: Installation, share: Share, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     with Relay(share, delay=0.04) as relay:
         slow = Slow(quick.with_settings(downloads_per_source=1, max_retries=0), relay)
 

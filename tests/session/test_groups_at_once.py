@@ -24,8 +24,9 @@ from dcc.tracker.crawls import list_open_sessions, list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.queries.session_submissions import session_submissions
-from tests.support.asking import column_in, in_reading, rows_in
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from dcc.tracker.register import centres
+from tests.support.asking import column_in, in_reading, in_writing, rows_in
+from tests.support.data_installations import EXPERIMENTS, DataInstallation, experiments, specimens
 from tests.support.prepared_processes import holding
 
 PATIENCE = 60
@@ -118,6 +119,18 @@ def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataI
     assert len(downloads) == 6
     whole_session(grouped, AMERICA)
     assert not leftover.exists()
+
+
+def test_what_a_session_of_one_group_heals_is_judged_by_the_next_session_of_the_other(data: DataInstallation) -> None:
+    data = data.with_settings(groups=GROUPS)
+    in_writing(data.tracker, centres.delegate, "H", "J", recorded_by="wrangler")
+    data.base.add_folder("J", "other").put("add/J.2013-10-31.1.impc.zip", experiments())
+    whole_session(data, AMERICA)
+    data.put("add/H.2013-11-05.1.impc.zip", specimens("2013-11-05.1"))
+    whole_session(data, EUROPE)
+    assert data.documents()[EXPERIMENTS] == "data failed"
+    whole_session(data, AMERICA)
+    assert data.documents()[EXPERIMENTS] == "qc pending"
 
 
 class TestLeases:

@@ -276,6 +276,20 @@ def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(
     assert data.rows(models.DOCUMENT, "file_name", "state") == [(EXPERIMENTS, "applied"), (SPECIMENS, "applied")]
 
 
+def test_nothing_of_an_archive_that_is_fetched_anew_is_applied_together_with_others(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_order, "MAX_DOCUMENTS", 2)
+    data.put(ZIP, specimens(), experiments())
+    others = specimens("2013-11-05.1", first=40), experiments("2013-11-05.1", first=40)
+    data.validate("add/H.2013-11-05.1.impc.zip", *others)
+    staged = data.settings.staging_directory / f"{ZIP}.contents" / SPECIMENS
+    staged.write_bytes(staged.read_bytes() + b"\n")
+    data.take_up(Phase.UPLOAD)
+    assert data.states()[ZIP] == "zip_name done"
+    assert sorted(name for (name,) in data.rows(models.DOCUMENT, "file_name")) == sorted(others[0] | others[1])
+
+
 def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataInstallation) -> None:
     """An identical document is not applied twice; its row follows the tracker's newest one."""
     data.run(ZIP, specimens(), experiments())

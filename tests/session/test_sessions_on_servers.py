@@ -24,10 +24,9 @@ KEY = f"add/{NAME}"
 
 
 @pytest.mark.both_databases(first_only=True)
-@pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server"])
-def test_a_session_ends_the_same(quick: Installation, protocol: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("share", ["sftp_server", "ftp_server", "ftps_server"], indirect=True)
+def test_a_session_ends_the_same(quick: Installation, share: Share) -> None:
     """Each file is fetched from the directory it was found in: one name lies in two of them."""
-    share: Share = request.getfixturevalue(protocol)
     tree = {
         f"add/{NAME}": specimens() | experiments(),
         "add/H.2013-10-31.2.impc.zip": specimens(stem="2013-10-31.2"),
@@ -64,13 +63,11 @@ WRONG = {"size": {"size": 7}, "checksum": {"checksum": "0" * 32}, "other archive
 @only_sqlite
 class TestManifestsBesideArchives:
     @pytest.mark.parametrize(
-        "protocol",
+        "share",
         usually(["sftp_server", "web_folder"], ["sftp_server", "ftp_server", "web_folder", "local_folder"]),
+        indirect=True,
     )
-    def test_each_is_held_against_its_archive(
-        self, quick: Installation, protocol: str, request: pytest.FixtureRequest
-    ) -> None:
-        share: Share = request.getfixturevalue(protocol)
+    def test_each_is_held_against_its_archive(self, quick: Installation, share: Share) -> None:
         expected = {}
         for number, case in enumerate(["none", "right", "csv", *WRONG, "unreadable"], 1):
             stem = f"2013-10-31.{number}"
@@ -112,6 +109,9 @@ class TestManifestsBesideArchives:
             assert name in note
             assert word in note
         assert not quick.run_session().zips
+        # A retry does not hold staging's copy against one that is gone.
+        (share.root / f"add/{other}.manifest.json").unlink()
+        assert quick.process_again(f"add/{other}").zips[f"add/{other}"].succeeded
 
 
 class TestFailover:

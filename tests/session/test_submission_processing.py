@@ -5,6 +5,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 from unittest.mock import Mock
@@ -25,7 +26,8 @@ from dcc.session.archives import waiting_attempts
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
-from dcc.sources.base import ActionListing
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import CrawlingSession, Reopening, XmlLog, ZipFile, ZipLog
 from dcc.tracker.queries.submission_stories import submission_story
@@ -167,6 +169,28 @@ def test_a_source_that_refuses_every_connection_is_left_alone_after_some(
     assert set(installation.states().values()) == {"xsd done"}
 
 
+def test_what_is_not_begun_at_a_source_that_is_left_alone_did_not_fail_there(
+    installation: Installation, folder: Folder, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = installation.add_folder("J", "refusing")
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 4)]
+    for place, key in product((folder, refusing), keys):
+        place.put(key)
+    fetches.away.add("centre")
+    connect = downloads.connect
+
+    def refuse(address: SourceAddress, settings: Settings) -> Connection:
+        if address.id == refusing.source_id:
+            raise SourceUnreachableError("No route. Ask the centre.")
+        return connect(address, settings)
+
+    monkeypatch.setattr(downloads, "connect", refuse)
+    once = installation.with_settings(source_failure_limit=1, downloads_per_source=1, max_retries=0)
+    once.run_session()
+    ends = sorted(installation.attempts(key)[1:] for key in keys)
+    assert ends == [[(refusing.source_id, f"download {end}")] for end in ("cancelled", "cancelled", "failed")]
+
+
 def _open_files(installation: Installation) -> int:
     """The open files, without the connections that the tracker's pool keeps: their number is a matter of chance."""
     installation.tracker.dispose()
@@ -253,24 +277,14 @@ def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
     assert sorted(hashed) == names
 
 
-@pytest.fixture
-def killed(installation: Installation) -> Callable[[], None]:
-    """Runs a session that is killed when the arrival of its archive is recorded and no MD5 is."""
-
-    def run() -> None:
-        run_dying(dying_session.main, "before a checksum is taken", installation.settings)
-        assert installation.states() == {KEY: "unzip running"}
-        assert [found for _, found in recorded(installation)] == [None]
-
-    return run
-
-
 def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_the_centre_is_blamed(
-    installation: Installation, folder: Folder, killed: Callable[[], None], fetches: Fetches
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     """A machine that loses its power may leave a file of the right size without what was written to it."""
     content = folder.put(KEY)
-    killed()
+    run_dying(dying_session.main, "before a checksum is taken", installation.settings)
+    assert installation.states() == {KEY: "unzip running"}
+    assert [found for _, found in recorded(installation)] == [None]
     staged = installation.settings.staging_directory / KEY
     staged.write_bytes(bytes(len(content)))
 

@@ -19,7 +19,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
-from dcc.session.archives import processing
+from dcc.session.archives import processing, waiting_attempts
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources, relist
@@ -27,7 +27,7 @@ from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
-from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_addresses import SourceState
@@ -66,6 +66,7 @@ def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, fe
     assert installation.attempts(KEY) == [(number, "download failed") for number in ids * 2]
     assert outcome.failed
     assert outcome.attempts == 6
+    assert column_in(installation.tracker, select(FileSourceHasZip.num_retries)) == [1, 1, 1]
     assert installation.states() == {KEY: "download failed"}
 
 
@@ -87,10 +88,11 @@ def test_an_archive_put_together_from_two_attempts_is_fetched_whole_before_the_c
 ) -> None:
     archive = folder.put(KEY)
     fetches.break_off["centre"] = 1
-    installation.with_settings(max_retries=0).run_session()
+    once = installation.with_settings(max_retries=0)
+    once.run_session()
     part = installation.settings.staging_directory / f"{KEY}.part"
     part.write_bytes(b"#" * part.stat().st_size)
-    outcome = installation.run_session().zips[KEY]
+    outcome = once.run_session().zips[KEY]
     assert outcome.succeeded
     assert [reason.kind for reason in outcome.reasons] == ["CorruptArchiveError"]
     assert [state for _, state in installation.attempts(KEY)] == ["download failed", "unzip cancelled", "xsd done"]
@@ -104,8 +106,9 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     wrong = experiments()
     (name,) = wrong
     wrong[name] = submissions.damaged(wrong[name], 'centreID="', 'centerID="')
-    folder.put(KEY, specimens() | wrong | {"results.xml": b"<a/>"})
+    folder.put(KEY, specimens() | wrong | {"results.xml": b"<a/>", "readme.txt": b"hello"})
     installation.run_session()
+    of_archive = column_in(installation.tracker, select(ZipLog.message))
     # As a session of a former version left it that was killed when one document was validated and the other was not.
     pending = {"phase_id": int(Phase.XSD), "status_id": int(Status.PENDING)}
     execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(**pending))
@@ -114,6 +117,7 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     assert dict(installation.documents()) == states
     outcome = installation.run_session().zips[KEY]
     assert dict(installation.documents()) == states | {SPECIMENS: "xsd done"}
+    assert column_in(installation.tracker, select(ZipLog.message)) == of_archive != []
     errors = {document.file_name: document.errors for document in outcome.documents}
     assert (errors[SPECIMENS], len(errors["results.xml"])) == ((), 1)
     with installation.tracker.connect() as connection:
@@ -289,23 +293,28 @@ def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
     assert installation.attempts(KEY) == [(folder.source_id, "xsd failed")] * 2
 
 
-def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_it_is_fetched(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_bad", [False, True])
+def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_it_is_fetched_and_not_if_that_is_bad(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch, is_bad: bool
 ) -> None:
     published = folder.path / f"{KEY}.md5"
-    folder.put(KEY, wrong())
+    content = folder.put(KEY, wrong())
     installation.run_session()
 
     def replaced(session: Session, keys: Sequence[SubmissionKey]) -> None:
         # A copy of which a checksum is published since is fetched again.
-        published.write_text(md5((folder.path / KEY).read_bytes()))
+        published.write_text(md5(content))
         relist(session, keys)
-        folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+        if is_bad:
+            folder.put(KEY, bytes(reversed(content)))
+        else:
+            folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
 
     monkeypatch.setattr(processing, "relist", replaced)
     outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
-    assert (outcome.failed, outcome.attempts, outcome.downloaded) == (True, 1, True)
-    assert installation.attempts(KEY)[1:] == [(folder.source_id, "download failed"), (folder.source_id, "xsd failed")]
+    assert (outcome.failed, outcome.attempts, outcome.downloaded) == (True, 1, not is_bad)
+    ends = ["zip_md5 failed"] if is_bad else ["download failed", "xsd failed"]
+    assert installation.attempts(KEY)[1:] == [(folder.source_id, end) for end in ends]
 
 
 def test_what_is_bad_at_one_source_and_replaced_at_the_other_failed(installation: Installation, folder: Folder) -> None:
@@ -320,12 +329,21 @@ def test_what_is_bad_at_one_source_and_replaced_at_the_other_failed(installation
     assert installation.run_session().zips[KEY].succeeded
 
 
-def test_the_copy_in_staging_is_not_opened_on_a_disk_without_room(installation: Installation, folder: Folder) -> None:
-    content = folder.put(KEY, wrong())
+def test_the_copy_in_staging_is_not_opened_on_a_disk_without_room(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor that of another archive as large, which waits to be fetched."""
+    keys = {KEY, KEY.replace(".1.impc", ".2.impc")}
+    contents = {key: folder.put(key, wrong()) for key in keys}
     installation.run_session()
-    (folder.path / f"{KEY}.md5").write_text(md5(content))
-    assert installation.with_settings(min_free_bytes=1 << 60).process_again(KEY).zips[KEY].kept
-    assert installation.attempts(KEY) == [(folder.source_id, "xsd failed"), (folder.source_id, "download failed")]
+    for key, content in contents.items():
+        (folder.path / f"{key}.md5").write_text(md5(content))
+    monkeypatch.setattr(waiting_attempts, "MAX_QUEUED", 1)
+    ((tried, outcome),) = installation.with_settings(min_free_bytes=1 << 60).process_again(*keys).zips.items()
+    assert outcome.kept
+    assert installation.attempts(tried) == [(folder.source_id, "xsd failed"), (folder.source_id, "download failed")]
+    (other,) = keys - {tried}
+    assert installation.attempts(other) == [(folder.source_id, "xsd failed")]
 
 
 def test_the_copy_in_staging_of_a_source_that_was_removed_turns_out_damaged(

@@ -64,7 +64,7 @@ def quick(installation: Installation, authority: Authority) -> Installation:
 
 @pytest.fixture(params=["sftp_server", "ftp_server"])
 def share(request: pytest.FixtureRequest) -> Share:
-    """A folder on OpenSSH, and on vsftpd."""
+    """A folder on OpenSSH, and on vsftpd; by indirect parameters one on other servers, or of this machine."""
     found: Share = request.getfixturevalue(request.param)
     return found
 

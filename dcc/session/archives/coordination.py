@@ -435,11 +435,9 @@ class Coordinator:
                 self._unwritten.report_state(number, NOT_EXTRACTED, promote=False)
                 self._discard_bad_archive(submission, NOT_EXTRACTED)
                 return
-            if submission.attempts:
-                submission.last_failure = NOT_EXTRACTED
-                self._await_listing(submission)
-                return
-            self._add_reason_of_all_copies(submission)
+            submission.last_failure = NOT_EXTRACTED
+            self._await_listing(submission)
+            return
         if isinstance(error, ArchiveError):
             self._unwritten.report_state(number, NOT_EXTRACTED)
         else:

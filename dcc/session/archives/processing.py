@@ -187,24 +187,18 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[SubmissionKey] |
         relist(session, keys)
         named = _whole_copies(staging, session.read(lambda connection: staged_copies_of(connection, keys)))
         return session.write(lambda connection: _take_up_named(connection, session, keys, named))
-    interrupted, registered = session.read(lambda connection: _to_continue_or_reopen(connection, session))
+
+    def look(connection: Connection) -> tuple[list[StagedSubmission], list[StagedCopy] | None]:
+        """The interrupted submissions; the possible copies of those with registered names, None without any."""
+        za_ids = [] if session.request.urgent else with_registered_names(connection, None, session.centres)
+        return load_interrupted(connection), staged_copies(connection, za_ids) if za_ids else None
+
+    interrupted, registered = session.read(look)
     left = [one for one in interrupted if session.covers(one.centre)]
     whole = [one for one in left if _is_whole(staging, one)]
     broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
     copies = None if registered is None else _whole_copies(staging, registered)
     return session.write(lambda connection: _take_up_waiting(connection, session, whole, broken, copies))
-
-
-class _LeftBySessions(NamedTuple):
-    """The interrupted submissions; the possible copies of those whose names are registered now, None without any."""
-
-    interrupted: list[StagedSubmission]
-    registered: list[StagedCopy] | None
-
-
-def _to_continue_or_reopen(connection: Connection, session: Session) -> _LeftBySessions:
-    za_ids = [] if session.request.urgent else with_registered_names(connection, None, session.centres)
-    return _LeftBySessions(load_interrupted(connection), staged_copies(connection, za_ids) if za_ids else None)
 
 
 def _whole_copies(staging: Staging, found: Sequence[StagedCopy]) -> _Copies:
@@ -288,13 +282,6 @@ def _unfetched_outcome(archive: UnfetchedArchive) -> SubmissionOutcome:
         centre=archive.owner,
         phase=WAITING.phase,
         status=WAITING.status,
-        downloaded=False,
-        extracted=False,
-        size_bytes=None,
-        md5=None,
-        source=None,
-        attempts=0,
-        seconds=0.0,
         finished=utc_now(),
         reasons=(Problem(HELD, archive.translatable),),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,7 +39,6 @@ from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults, Setup
 from dcc.session.sessions import Session
-from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
@@ -103,7 +101,7 @@ class WorkerConnection(BlockwiseConnection):
 
 
 class SessionWorkerResults(Exchange):
-    """The results of workers for a session. Threads may share it.
+    """The results of workers for a session. Threads may share it, each archive being in the hands of one at a time.
 
     `setup` is the fingerprint of what the session checks documents by: findings by something else do not count.
     """
@@ -116,7 +114,6 @@ class SessionWorkerResults(Exchange):
         self._keys: dict[SubmissionKey, str] = {}
         self._taken: dict[SubmissionKey, tuple[Path, WorkerFindings] | None] = {}
         self._used: set[SubmissionKey] = set()
-        self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: PlannedBatch) -> None:
         """Store a batch for its worker. Raises DiskFullError."""
@@ -146,8 +143,7 @@ class SessionWorkerResults(Exchange):
 
     def ready(self, key: SubmissionKey) -> EarlierResults | None:
         """A worker's findings in an archive, and the place of its prepared files; None if they do not count."""
-        with self._lock:
-            taken = self._taken.get(key)
+        taken = self._taken.get(key)
         if taken is None or taken[1].problems is None:
             return None
         if taken[1].setup != self._setup:
@@ -162,15 +158,11 @@ class SessionWorkerResults(Exchange):
 
     def _take(self, key: SubmissionKey) -> tuple[Path, WorkerFindings] | None:
         """Get an archive's results, once; without them the session does the work itself."""
-        with self._lock:
-            if key in self._taken or key not in self._keys:
-                return self._taken.get(key)
-        folder = self.scratch / key.action / key.file_name
-        found = self.opened(self._keys[key], folder / "bundle", open_bundle, what=key)
-        taken = None if found is None else (folder, found)
-        with self._lock:
-            self._taken[key] = taken
-        return taken
+        if key in self._keys and key not in self._taken:
+            folder = self.scratch / key.action / key.file_name
+            found = self.opened(self._keys[key], folder / "bundle", open_bundle, what=key)
+            self._taken[key] = None if found is None else (folder, found)
+        return self._taken.get(key)
 
 
 @contextmanager
@@ -191,7 +183,10 @@ def prepared_by_workers(
     results = SessionWorkerResults(ObjectStore(settings), session.id, scratch, setup)
     try:
         try:
-            _store_reference_data(settings)
+            # Files prepared by other reference data would be prepared again. The session checks them before it applies
+            # documents, and reports what cannot be read then.
+            with current(open_qc_database(settings), patience_seconds=settings.database_retry) as qc:
+                ensure_reference(qc, settings)
             _have_prepared(workers, results, session, planned)
         except (StoreUnreachableError, StoreRefusedError) as error:
             session.record_task_error(Phase.DOWNLOAD, error)
@@ -231,15 +226,6 @@ def remove_leftovers_of_workers(session: Session) -> None:
         store.remove_parts(older_than=LEFT_SINCE)
     except (StoreUnreachableError, StoreRefusedError) as error:
         log.info("What was left in the store stays there until the next session: %s", error)
-
-
-def _store_reference_data(settings: Settings) -> None:
-    """Store the reference data before workers use them: files prepared with others would be prepared again.
-
-    The session checks them again before it applies documents, and reports what cannot be read then.
-    """
-    with current(open_qc_database(settings), patience_seconds=settings.database_retry) as qc:
-        ensure_reference(qc, settings)
 
 
 def _with_held_copies(batch: PlannedBatch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> PlannedBatch:

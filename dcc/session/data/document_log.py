@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, bindparam, insert, update
 
@@ -72,25 +72,22 @@ def clear_kinds(connection: Connection, za_id: int, kinds: Collection[str]) -> N
     clear_entries(connection, [entry for _, entry in connection.execute(of_submission)])
 
 
-class _Entry(NamedTuple):
-    kind: str
-    message: str | None
-    line: int | None
-    column: int | None
+_Entry: TypeAlias = tuple[str, str | None, int | None, int | None]
+"""The kind, message, line and column of an entry."""
 
 
 def _present(connection: Connection, xml_ids: Iterable[int]) -> Mapping[int, dict[_Entry, list[int]]]:
     """The ids of active entries, by document and by what they say."""
     present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
     for xml_id, number, kind, text, line, column in rows_about(connection, _ACTIVE, xml_ids):
-        present[xml_id][_Entry(kind, text, line, column)].append(number)
+        present[xml_id][kind, text, line, column].append(number)
     return present
 
 
 def _entry(problem: Problem) -> _Entry:
     # As it will be read back: long text is cut on its way into the database.
     words = _FITTED.process_bind_param(problem.message, None)  # type: ignore[arg-type]
-    return _Entry(problem.kind, words, problem.line, problem.column)
+    return problem.kind, words, problem.line, problem.column
 
 
 def _row(connection: Connection, xml_id: int, problem: Problem) -> dict[str, object]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -181,7 +181,9 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     held = _held_documents(work, due, applied)
     archives_with_held = {document.za_id for document in held.values()}
     not_held = [document for document in due if document.xml_id not in held]
-    older = _older_archives_of(work, not_held, archives_with_held)
+    za_ids = {document.za_id for document in not_held}
+    # The held documents of the other archives were confirmed.
+    older = work.session.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - archives_with_held))
     waiting = [document for document in not_held if _changes_data(document) and document.za_id in older]
     yield from _record_waiting(work, [_result_of_waiting(document, older[document.za_id]) for document in waiting])
     waiting_ids = {document.xml_id for document in waiting}
@@ -237,17 +239,6 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
         and (others := centres.get(applied[document.xml_id].id))
         and all(map(work.delegations.rights_of(document.centre).permit, others))
     }
-
-
-def _older_archives_of(
-    work: DataSession, due: Sequence[DueDocument], archives_with_held: Set[int]
-) -> dict[int, OlderArchive]:
-    """The older archives that those of documents may have to wait for; see `waiting_for_older`.
-
-    The held documents of archives other than `archives_with_held` were confirmed.
-    """
-    za_ids = {document.za_id for document in due}
-    return work.session.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - archives_with_held))
 
 
 def _changes_data(document: DueDocument) -> bool:
