@@ -252,6 +252,15 @@ def test_a_file_of_another_size_than_listed_is_not_taken(folder: Folder, opened:
             fetched(opened(), offset=offset)
 
 
+@pytest.mark.parametrize("part", ["bytes 0-9/10", "bytes 5-7/10", "bytes 6-9/10", "bytes 5-9", ""])
+def test_another_part_of_a_file_than_was_asked_for_is_not_taken(server: WebServer, opened: Opener, part: str) -> None:
+    server.pages[f"/data/add/{NAME}"] = (206, {"Content-Range": part}, b"01234")
+    received = bytearray()
+    with pytest.raises(TransferFailedError, match="another part of the file"):
+        opened().fetch(Action.ADD, NAME, received.extend, size=10, offset=5)
+    assert received == b""
+
+
 def test_a_transfer_cut_in_the_middle_fails_and_can_be_resumed(
     folder: Folder, server: WebServer, opened: Opener
 ) -> None:
@@ -320,6 +329,7 @@ def test_what_may_not_be_listed_is_a_refused_login_and_what_cannot_be_read_a_fai
     server: WebServer, opened: Opener
 ) -> None:
     """A file's refusal is no refused login, for which a source is given up: the login was accepted before."""
+    server.pages["/data/"] = (403, {}, b"")
     for status, phrase in ((401, "401 Unauthorized"), (403, "403 Forbidden")):
         server.pages["/data/add/"] = (status, {}, b"")
         with pytest.raises(LoginRefusedError, match=phrase):
@@ -333,13 +343,16 @@ def test_what_may_not_be_listed_is_a_refused_login_and_what_cannot_be_read_a_fai
 
 
 def test_a_redirect_to_another_server_is_refused(server: WebServer, opened: Opener) -> None:
+    # Too short to be looked for in every text.
+    server.password = "hu7"
     elsewhere = ("http://evil.example/data/add/", "https://127.0.0.1/", "//evil.example/")
-    for location in (*elsewhere, "http://u:hunter2@evil.example/?k=hunter2"):
+    for location in (*elsewhere, "http://u:hunter2@evil.example/hu7/?k=hunter2"):
         server.pages["/data/add/"] = server.pages[f"/data/add/{NAME}"] = (302, {"Location": location}, b"")
         connection = opened()
         with pytest.raises(ListingFailedError, match="another server and is not followed") as failure:
             connection.list_action(Action.ADD)
         assert "hunter2" not in str(failure.value)
+        assert "hu7" not in str(failure.value)
         with pytest.raises(TransferFailedError, match="another server"):
             fetched(connection)
 

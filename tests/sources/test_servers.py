@@ -383,10 +383,18 @@ class TestFtpServersWithoutExtensions:
         known, asked = (NAME, 1_400_000_000), [("one.zip", None)] if command == "MDTM" else []
         assert listed == [known, *asked]
 
+    @pytest.mark.parametrize(
+        ("lines", "said"),
+        [
+            (b"total 3\r\nthe archive H.zip, of 31 October\r\n", "a line of LIST has an unknown form"),
+            (b"-rw-r--r-- 1 u g 17 Oct 31 2013 " + b"a" * 16_384 + b".zip\r\n", "a line is too long"),
+        ],
+        ids=["unknown", "long"],
+    )
     def test_a_listing_of_unknown_form_is_a_fault_and_not_an_empty_directory(
-        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+        self, lines: bytes, said: str, faulty_ftp_server: Callable[..., Share], source_settings: Settings
     ) -> None:
-        share = faulty_ftp_server(without=["MLSD"], list_lines=b"total 3\r\nthe archive H.zip, of 31 October\r\n")
+        share = faulty_ftp_server(without=["MLSD"], list_lines=lines)
         share.put(f"add/{NAME}")
-        with pytest.raises(ListingFailedError, match="a line of LIST has an unknown form"):
+        with pytest.raises(ListingFailedError, match=said):
             list_add(share.address(), source_settings)

@@ -359,3 +359,12 @@ def test_paramiko_has_and_calls_the_methods_that_bounds_override() -> None:
     assert "self.packetizer.read_message()" in transport
     assert "self.auth_event" in inspect.getsource(AuthHandler.abort)
     assert "self.ensure_session()" in inspect.getsource(BoundedTransport.__mro__[1])
+
+
+def test_a_file_whose_announcement_is_withdrawn_before_it_is_open_is_closed() -> None:
+    server = Server({b"a": b"1", b"b": b"2"})
+    server.reader.announce([FilePart(b"a", 0, 1)])
+    server.reader.announce([])
+    assert [bytes(block) for block in server.reader.blocks(FilePart(b"b", 0, 1))] == [b"2"]
+    server.settle()
+    assert server.handles == {}
