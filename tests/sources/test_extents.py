@@ -3,14 +3,12 @@
 import pytest
 
 from dcc.errors import ListingFailedError
-from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources import listing
 from dcc.sources.base import ActionListing, DuplicateEntry, Extent, SourceProtocol
-from dcc.sources.connect import connect
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
-from tests.support.served_sources import register
+from tests.support.served_sources import list_add, register
 from tests.support.servers import Share
 
 A, B, C, D = (f"H.2013-10-31.{number}.impc.zip" for number in range(1, 5))
@@ -19,9 +17,7 @@ pytestmark = pytest.mark.parametrize("any_share", PROTOCOLS, indirect=True)
 
 
 def listed(share: Share, settings: Settings, **extent: object) -> ActionListing:
-    address = share.address(extent=Extent(**extent))  # type: ignore[arg-type]
-    with connect(address, settings) as connection:
-        return connection.list_action(Action.ADD)
+    return list_add(share.address(extent=Extent(**extent)), settings)  # type: ignore[arg-type]
 
 
 def test_archives_are_listed_to_the_depth_and_by_the_patterns(any_share: Share, settings: Settings) -> None:

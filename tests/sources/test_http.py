@@ -1,5 +1,6 @@
 """File sources on web servers, against a real server over loopback."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.naming import Action
+from dcc.redaction import redacted
 from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -33,6 +35,7 @@ from tests.support import web_server
 from tests.support.installations import MODIFIED, Folder
 from tests.support.raising import raising
 from tests.support.servers import Authority
+from tests.support.talking_servers import repeating, serving
 from tests.support.trials import MANY
 from tests.support.web_server import IndexStyle, WebServer
 
@@ -249,6 +252,15 @@ def test_a_file_of_another_size_than_listed_is_not_taken(folder: Folder, opened:
             fetched(opened(), offset=offset)
 
 
+@pytest.mark.parametrize("part", ["bytes 0-9/10", "bytes 5-7/10", "bytes 6-9/10", "bytes 5-9", ""])
+def test_another_part_of_a_file_than_was_asked_for_is_not_taken(server: WebServer, opened: Opener, part: str) -> None:
+    server.pages[f"/data/add/{NAME}"] = (206, {"Content-Range": part}, b"01234")
+    received = bytearray()
+    with pytest.raises(TransferFailedError, match="another part of the file"):
+        opened().fetch(Action.ADD, NAME, received.extend, size=10, offset=5)
+    assert received == b""
+
+
 def test_a_transfer_cut_in_the_middle_fails_and_can_be_resumed(
     folder: Folder, server: WebServer, opened: Opener
 ) -> None:
@@ -302,6 +314,7 @@ def test_the_user_name_and_password_are_sent_and_never_shown(folder: Folder, tmp
         with connect(address(server), limits(tmp_path)) as connection:
             assert len(connection.list_action(Action.ADD).zips) == 1
             assert PASSWORD not in repr(vars(connection))
+            assert redacted(server.requests[-1][2]["Authorization"]) == "Basic ***"
         server.password = "another"
         for wrong in (PASSWORD, ""):
             refused = address(server, accesskey=SecretStr(wrong), username="centre" if wrong else "")
@@ -316,11 +329,12 @@ def test_what_may_not_be_listed_is_a_refused_login_and_what_cannot_be_read_a_fai
     server: WebServer, opened: Opener
 ) -> None:
     """A file's refusal is no refused login, for which a source is given up: the login was accepted before."""
+    server.pages["/data/"] = (403, {}, b"")
     for status, phrase in ((401, "401 Unauthorized"), (403, "403 Forbidden")):
         server.pages["/data/add/"] = (status, {}, b"")
         with pytest.raises(LoginRefusedError, match=phrase):
             opened().list_action(Action.ADD)
-        server.pages[f"/data/add/{NAME}"] = (status, {}, b"")
+        server.pages[f"/data/add/{NAME}"] = (status, {"Content-Encoding": "gzip"}, b"")
         with pytest.raises(FileNotReadableError, match=rf"may not read it \({phrase}\)\. .* permissions"):
             fetched(opened())
     server.pages[f"/data/add/{NAME}"] = (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
@@ -329,19 +343,22 @@ def test_what_may_not_be_listed_is_a_refused_login_and_what_cannot_be_read_a_fai
 
 
 def test_a_redirect_to_another_server_is_refused(server: WebServer, opened: Opener) -> None:
+    # Too short to be looked for in every text.
+    server.password = "hu7"
     elsewhere = ("http://evil.example/data/add/", "https://127.0.0.1/", "//evil.example/")
-    for location in (*elsewhere, "http://u:hunter2@evil.example/?k=hunter2"):
+    for location in (*elsewhere, "http://u:hunter2@evil.example/hu7/?k=hunter2"):
         server.pages["/data/add/"] = server.pages[f"/data/add/{NAME}"] = (302, {"Location": location}, b"")
         connection = opened()
         with pytest.raises(ListingFailedError, match="another server and is not followed") as failure:
             connection.list_action(Action.ADD)
         assert "hunter2" not in str(failure.value)
+        assert "hu7" not in str(failure.value)
         with pytest.raises(TransferFailedError, match="another server"):
             fetched(connection)
 
 
 def test_a_redirect_within_the_server_is_followed_and_a_circle_is_not(
-    folder: Folder, server: WebServer, opened: Opener
+    folder: Folder, server: WebServer, opened: Opener, tmp_path: Path
 ) -> None:
     folder.put(f"archive/{NAME}", CONTENT)
     server.pages["/data/add/"] = (301, {"Location": "../archive/"}, b"")
@@ -352,6 +369,11 @@ def test_a_redirect_within_the_server_is_followed_and_a_circle_is_not(
     assert fetched(connection) == CONTENT
     with pytest.raises(ListingFailedError, match="more than 5 redirects"):
         connection.list_action(Action.EDIT)
+    # In whichever letters it is named.
+    server.pages["/data/delete/"] = (301, {"Location": "../archive/"}, b"")
+    by_name = address(server, hostname=server.hostname.replace("127.0.0.1", "LocalHost"))
+    with connect(by_name, limits(tmp_path)) as connection:
+        assert [file.name for file in connection.list_action(Action.DELETE).zips] == [NAME]
 
 
 def test_https_is_verified_with_the_authorities_of_the_settings(
@@ -377,3 +399,31 @@ def test_a_server_that_is_silent_is_given_up(tmp_path: Path, server: WebServer) 
     server.one_connection = threading.Lock()
     with server.one_connection, pytest.raises(SourceTimeoutError, match="stalled while answering the first request"):
         connect(address(server), limits(tmp_path, login_timeout=0.3))
+
+
+def test_a_server_that_trickles_between_the_pieces_of_a_file_is_given_up_and_serves_again(
+    server: WebServer, tmp_path: Path
+) -> None:
+    talked_to = []
+
+    def talk(connection: socket.socket) -> None:
+        talked_to.append(connection)
+        while connection.recv(4096).startswith(b"HEAD"):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        if len(talked_to) == 1:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            # The length of the next piece.
+            repeating(b"0", pause=0.02)(connection)
+        else:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nPK")
+
+    with (
+        serving(talk) as (hostname, _),
+        connect(address(server, hostname=hostname), limits(tmp_path, idle_timeout=0.3)) as connection,
+    ):
+        assert isinstance(connection, HttpConnection)
+        with pytest.raises(SourceTimeoutError, match=f"stalled while sending /data/add/{NAME}"):
+            fetched(connection, size=None)
+        for _ in range(2):
+            assert fetched(connection, size=None) == b"PK"
+    assert len(talked_to) == 3

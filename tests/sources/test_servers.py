@@ -22,26 +22,16 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Connection, SourceAddress
+from dcc.sources.base import ActionListing, SourceAddress
 from dcc.sources.connect import connect
 from tests.support.raising import raising
+from tests.support.served_sources import fetched, list_add
 from tests.support.servers import FILE_SERVERS, SftpServer, Share
 from tests.support.trials import MANY
 
 pytestmark = pytest.mark.servers
 
 NAME = "H.2013-10-31.1.impc.zip"
-
-
-def fetch(connection: Connection, name: str, size: int | None, offset: int = 0, action: Action = Action.ADD) -> bytes:
-    received = bytearray()
-    connection.fetch(action, name, received.extend, size=size, offset=offset)
-    return bytes(received)
-
-
-def list_add(address: SourceAddress, settings: Settings) -> ActionListing:
-    with connect(address, settings) as connection:
-        return connection.list_action(Action.ADD)
 
 
 def names(listing: ActionListing) -> list[str]:
@@ -63,7 +53,7 @@ def test_every_protocol_shows_the_same_files_under_the_same_actions_and_ignores_
     any_share.put("delete/not conforming.zip", b"")
     with connect(any_share.address(), source_settings) as connection:
         listings = {action: connection.list_action(action) for action in Action}
-        edited = fetch(connection, "H.2013-10-31.2.impc.zip", 20, action=Action.EDIT)
+        edited = fetched(connection, "H.2013-10-31.2.impc.zip", 20, action=Action.EDIT)
     modified = 1_400_000_000
     assert {
         action: [(file.name, file.size_bytes, file.modified) for file in listing.zips]
@@ -109,7 +99,7 @@ def test_a_link_counts_as_the_file_that_it_leads_to(any_share: Share, source_set
     (directory / "other.zip").symlink_to("one.zip")
     with connect(any_share.address(), source_settings) as connection:
         listing = connection.list_action(Action.EDIT)
-        content = fetch(connection, "linked.zip", 1234, action=Action.EDIT)
+        content = fetched(connection, "linked.zip", 1234, action=Action.EDIT)
     assert [(file.name, file.size_bytes) for file in listing.zips] == [("linked.zip", 1234)]
     assert content == b"x" * 1234
 
@@ -142,7 +132,7 @@ def test_a_disk_that_fails_is_no_server_and_costs_the_folder_no_patience(
     with connect(local_folder.address(), source_settings) as connection:
         monkeypatch.setattr(Path, "open", raising(OSError(number, os.strerror(number))))
         with pytest.raises(TransferFailedError, match=said):
-            fetch(connection, NAME, 1)
+            fetched(connection, NAME, 1)
         monkeypatch.setattr(os, "scandir", raising(OSError(number, os.strerror(number))))
         with pytest.raises(ListingFailedError, match=said):
             connection.list_action(Action.ADD)
@@ -155,7 +145,7 @@ def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, sourc
     with connect(local_folder.address(), source_settings) as connection:
         assert names(connection.list_action(Action.ADD)) == ["a.zip"]
         with pytest.raises(FileMissingError):
-            fetch(connection, "secret.zip", None)
+            fetched(connection, "secret.zip", None)
         with pytest.raises(ListingFailedError, match="leads out of the base path"):
             connection.list_action(Action.EDIT)
 
@@ -178,10 +168,10 @@ def test_names_with_any_characters_are_shown_escaped_and_can_be_fetched(
     with connect(any_share.address(), source_settings) as connection:
         assert sorted(names(connection.list_action(Action.ADD))) == sorted(shown.values())
         for name, escaped in shown.items():
-            assert fetch(connection, escaped, None) == os.fsencode(name)
+            assert fetched(connection, escaped, None) == os.fsencode(name)
         (any_share.root / "add" / "caf\udce9.zip").unlink()
         with pytest.raises(FileMissingError, match=r"/caf(\\xe9|%E9)\.zip"):
-            fetch(connection, "caf\\xe9.zip", None)
+            fetched(connection, "caf\\xe9.zip", None)
 
 
 def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_settings: Settings) -> None:
@@ -191,8 +181,8 @@ def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_setti
         with connect(any_share.address(), source_settings) as connection:
             for offset in {0, 1, size // 2, size - 1, size} - {-1}:
                 if offset <= size:
-                    assert fetch(connection, NAME, size, offset) == content[offset:]
-            assert fetch(connection, NAME, None) == content
+                    assert fetched(connection, NAME, size, offset) == content[offset:]
+            assert fetched(connection, NAME, None) == content
 
 
 @pytest.mark.parametrize("any_share", FILE_SERVERS, indirect=True)
@@ -203,16 +193,16 @@ def test_no_more_is_taken_than_one_block_beyond_the_listed_size_and_a_connection
     any_share.put(f"add/{NAME}", content)
 
     with connect(any_share.address(), source_settings) as connection:
-        received = fetch(connection, NAME, 1_000_000)
+        received = fetched(connection, NAME, 1_000_000)
         assert 1_000_000 < len(received) <= 1_000_000 + 1024 * 1024
         assert content.startswith(received)
-        assert fetch(connection, NAME, 8_000_000) == content
+        assert fetched(connection, NAME, 8_000_000) == content
         with pytest.raises(OSError, match="No space left"):
             connection.fetch(Action.ADD, NAME, raising(OSError(28, "No space left on device")), size=len(content))
         with pytest.raises(FileMissingError, match=r"gone\.zip"):
-            fetch(connection, "gone.zip", 10)
+            fetched(connection, "gone.zip", 10)
         # A file that became shorter is known by what arrived.
-        assert fetch(connection, NAME, 9_000_000) == content
+        assert fetched(connection, NAME, 9_000_000) == content
 
 
 def test_an_unreadable_directory_and_file_are_faults(ftp_server: Share, source_settings: Settings) -> None:
@@ -224,7 +214,7 @@ def test_an_unreadable_directory_and_file_are_faults(ftp_server: Share, source_s
     (ftp_server.root / "delete").chmod(0o700)
     with connect(ftp_server.address(), source_settings) as connection:
         with pytest.raises(FileNotReadableError, match="correct the permissions"):
-            fetch(connection, "secret.zip", 10)
+            fetched(connection, "secret.zip", 10)
         for action in (Action.EDIT, Action.DELETE):
             with pytest.raises(ListingFailedError, match=action):
                 connection.list_action(action)
@@ -250,7 +240,7 @@ def test_checksums_beside_archives_are_seen_and_read(any_share: Share, source_se
         assert connection.read_md5(Action.ADD, "other.zip") is None
         with pytest.raises(BadChecksumFileError, match=r"faulty\.zip\.md5 holds no MD5 checksum"):
             connection.read_md5(Action.ADD, "faulty.zip")
-        assert fetch(connection, NAME, 10) == b"an archive"
+        assert fetched(connection, NAME, 10) == b"an archive"
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +308,7 @@ class TestBasePaths:
         for path in ("a/b", "/a/b", "/a/b/", "a/b//", "//a//b", "./a/b", "~/a/b"):
             with connect(share.address(base_path=path), source_settings) as connection:
                 assert names(connection.list_action(Action.ADD)) == [NAME], path
-                assert fetch(connection, NAME, 10) == b"an archive", path
+                assert fetched(connection, NAME, 10) == b"an archive", path
 
 
 def test_two_centres_on_one_host_see_their_own_files_by_their_keys(
@@ -333,8 +323,8 @@ def test_two_centres_on_one_host_see_their_own_files_by_their_keys(
     with connect(addresses[0], source_settings) as harwell, connect(addresses[1], source_settings) as jax:
         assert names(harwell.list_action(Action.ADD)) == ["harwell.zip"]
         assert names(jax.list_action(Action.ADD)) == ["jax.zip"]
-        assert fetch(harwell, "harwell.zip", 7) == b"harwell"
-        assert fetch(jax, "jax.zip", 3) == b"jax"
+        assert fetched(harwell, "harwell.zip", 7) == b"harwell"
+        assert fetched(jax, "jax.zip", 3) == b"jax"
 
 
 @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
@@ -344,7 +334,7 @@ def test_servers_are_reached_by_ipv6(server: str, request: pytest.FixtureRequest
     assert share.hostname.startswith("[::1]:")
     with connect(share.address(), source_settings) as connection:
         assert names(connection.list_action(Action.ADD)) == [NAME]
-        assert fetch(connection, NAME, 10) == b"an archive"
+        assert fetched(connection, NAME, 10) == b"an archive"
 
 
 class TestFtpServersWithoutExtensions:
@@ -372,7 +362,7 @@ class TestFtpServersWithoutExtensions:
         content = os.urandom(1_000_000)
         share.put(f"add/{NAME}", content)
         with connect(share.address(), source_settings) as connection:
-            assert fetch(connection, NAME, len(content), offset=777_777) == content[777_777:]
+            assert fetched(connection, NAME, len(content), offset=777_777) == content[777_777:]
 
     @pytest.mark.parametrize("command", ["MDTM", "SIZE"])
     @pytest.mark.parametrize("code", [421, 450])
@@ -393,10 +383,18 @@ class TestFtpServersWithoutExtensions:
         known, asked = (NAME, 1_400_000_000), [("one.zip", None)] if command == "MDTM" else []
         assert listed == [known, *asked]
 
+    @pytest.mark.parametrize(
+        ("lines", "said"),
+        [
+            (b"total 3\r\nthe archive H.zip, of 31 October\r\n", "a line of LIST has an unknown form"),
+            (b"-rw-r--r-- 1 u g 17 Oct 31 2013 " + b"a" * 16_384 + b".zip\r\n", "a line is too long"),
+        ],
+        ids=["unknown", "long"],
+    )
     def test_a_listing_of_unknown_form_is_a_fault_and_not_an_empty_directory(
-        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+        self, lines: bytes, said: str, faulty_ftp_server: Callable[..., Share], source_settings: Settings
     ) -> None:
-        share = faulty_ftp_server(without=["MLSD"], list_lines=b"total 3\r\nthe archive H.zip, of 31 October\r\n")
+        share = faulty_ftp_server(without=["MLSD"], list_lines=lines)
         share.put(f"add/{NAME}")
-        with pytest.raises(ListingFailedError, match="a line of LIST has an unknown form"):
+        with pytest.raises(ListingFailedError, match=said):
             list_add(share.address(), source_settings)

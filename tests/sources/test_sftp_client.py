@@ -38,14 +38,15 @@ from tests.hostile.servers import sftp_packet
 from tests.support.trials import trials
 
 NUMBERS = st.integers(0, 2**32 - 1)
+VERSION = sftp_packet(CMD_VERSION, struct.pack(">I", 3))
 
 
 class Script:
     """A channel that has these packets of a server, a piece at each call, whatever it is sent; then it ends."""
 
-    def __init__(self, *packets: bytes, piece: int = 1 << 20) -> None:
+    def __init__(self, *packets: bytes, first: bytes = VERSION, piece: int = 1 << 20) -> None:
         self.sent, self.closed = b"", False
-        self._arriving, self._piece = b"".join([sftp_packet(CMD_VERSION, struct.pack(">I", 3)), *packets]), piece
+        self._arriving, self._piece = b"".join([first, *packets]), piece
 
     def sendall(self, data: bytes) -> None:
         if self.closed:
@@ -73,6 +74,14 @@ def names_of(*names: bytes) -> bytes:
 
 HANDLE = answer(CMD_HANDLE, 1, struct.pack(">I", 1) + b"h")
 END = struct.pack(">I", 1)
+
+
+@pytest.mark.parametrize(
+    "first", [b"Welcome to the server\r\n", answer(CMD_STATUS, 3, END), struct.pack(">IBI", 100_000, CMD_VERSION, 3)]
+)
+def test_what_does_not_begin_as_sftp_is_refused_at_once(first: bytes) -> None:
+    with pytest.raises(paramiko.SFTPError, match="does not speak SFTP"):
+        client(Script(first=first))
 
 
 @pytest.mark.parametrize("piece", [1, 10, 1 << 20])
@@ -350,3 +359,12 @@ def test_paramiko_has_and_calls_the_methods_that_bounds_override() -> None:
     assert "self.packetizer.read_message()" in transport
     assert "self.auth_event" in inspect.getsource(AuthHandler.abort)
     assert "self.ensure_session()" in inspect.getsource(BoundedTransport.__mro__[1])
+
+
+def test_a_file_whose_announcement_is_withdrawn_before_it_is_open_is_closed() -> None:
+    server = Server({b"a": b"1", b"b": b"2"})
+    server.reader.announce([FilePart(b"a", 0, 1)])
+    server.reader.announce([])
+    assert [bytes(block) for block in server.reader.blocks(FilePart(b"b", 0, 1))] == [b"2"]
+    server.settle()
+    assert server.handles == {}

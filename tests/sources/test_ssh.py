@@ -34,6 +34,7 @@ from dcc.sources.sftp.client import FileReader
 from dcc.sources.sftp.connection import fetch_host_key
 from tests.support.ports import free_port
 from tests.support.raising import raising
+from tests.support.served_sources import fetched, list_add
 from tests.support.servers import SftpServer, Share, server_program
 from tests.support.waiting import wait_until
 
@@ -44,8 +45,7 @@ PASSPHRASE = "open sesame"
 
 def listed(address: SourceAddress, settings: Settings) -> list[str]:
     """Log in and list; the names."""
-    with connect(address, settings) as connection:
-        return [file.name for file in connection.list_action(Action.ADD).zips]
+    return [file.name for file in list_add(address, settings).zips]
 
 
 def fingerprint(line: str) -> str:
@@ -296,12 +296,10 @@ def bytes_of(count: int) -> bytes:
     return random.Random(count).randbytes(count)
 
 
-def fetch(share: Share, settings: Settings, size: int) -> bytearray:
-    """What arrives of the archive of that size, even if it does not arrive whole."""
-    received = bytearray()
+def fetch(share: Share, settings: Settings, size: int) -> bytes:
+    """What arrives of the archive of that size."""
     with connect(share.address(), settings) as connection:
-        connection.fetch(Action.ADD, f"{size}.zip", received.extend, size=size)
-    return received
+        return fetched(connection, f"{size}.zip", size)
 
 
 @pytest.fixture
@@ -350,9 +348,7 @@ class TestTransfers:
             with connect(share.address(), source_settings) as connection:
                 for size in SIZES:
                     share.put(f"add/{size}.zip", bytes_of(size))
-                    received = bytearray()
-                    connection.fetch(Action.ADD, f"{size}.zip", received.extend, size=size)
-                    assert received == bytes_of(size)
+                    assert fetched(connection, f"{size}.zip", size) == bytes_of(size)
         assert {agreed.kwargs["aead"] for agreed in agreed_keys.call_args_list} == {gcm}
         assert (agreed_keys.call_count > 3) == ("RekeyLimit 1M" in options)
 

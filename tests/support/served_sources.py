@@ -13,7 +13,10 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.sources.base import SourceProtocol
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
 from dcc.tracker.models import ZipLog
 from tests.support.asking import column_in
 from tests.support.faulty_servers import CuttingProxy, passive_port, shut, start
@@ -27,6 +30,17 @@ _TRANSFERRED = (b"226", b"426", b"451")
 def register(installation: Installation, share: Share, centre: str = "H", **changes: Any) -> int:
     """Register a share as a file source of a centre, its host keys pinned; returns its id."""
     return add_pinned(installation.tracker, share.address(centre=centre, **changes))
+
+
+def list_add(address: SourceAddress, settings: Settings) -> ActionListing:
+    with connect(address, settings) as connection:
+        return connection.list_action(Action.ADD)
+
+
+def fetched(connection: Connection, name: str, size: int | None, offset: int = 0, action: Action = Action.ADD) -> bytes:
+    received = bytearray()
+    connection.fetch(action, name, received.extend, size=size, offset=offset)
+    return bytes(received)
 
 
 def large_archive(stem: str = "2013-10-31.1", size: int = 1_500_000, seed: int = 1) -> bytes:

@@ -162,7 +162,7 @@ class FtpSession(ftplib.FTP_TLS):
         if lines[0][3:4] != "-":
             return lines[0]
         code, length = lines[0][:3], 0
-        while not lines[1:] or lines[-1][:3] != code or lines[-1][3:4] == "-":
+        while lines[-1][:3] != code or lines[-1][3:4] == "-":
             lines.append(self.getline())
             length += len(lines[-1]) + 1
             if length > LONGEST_REPLY:
@@ -172,7 +172,6 @@ class FtpSession(ftplib.FTP_TLS):
     def use_type(self, kind: str) -> None:
         """Set the type of transfers to text (`A`) or binary (`I`); no request if it is set already."""
         if self._type != kind:
-            self._type = None
             self.voidcmd(f"TYPE {kind}")
             self._type = kind
 

@@ -269,10 +269,6 @@ class HttpConnection(PlatformConnection):
         phrase = Message(answer.phrase)
         return kind(text, source=self._label, doing=doing, phrase=phrase, reason=phrase)
 
-    def _settle(self, error: BaseException) -> None:
-        if isinstance(error, FAILURES):
-            self._client.close()
-
     def _describe(self, error: BaseException) -> Message:
         return describe(error)
 

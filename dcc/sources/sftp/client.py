@@ -339,11 +339,9 @@ class _File:
 
     def drop(self) -> int:
         """Cancel the rest; returns the number of requested bytes that were not read."""
-        self._dropped = self.all_asked = True
-        unread = sum(read.length for read in self.reads)
-        self.reads.clear()
+        self._dropped = True
         self._close()
-        return unread
+        return sum(read.length for read in self.reads)
 
     def _close(self) -> None:
         if self._handle is not None:

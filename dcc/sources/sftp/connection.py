@@ -45,7 +45,7 @@ class SshConnection:
     """An encrypted connection whose host key is known but not yet checked, and over which nothing has been sent.
 
     Raises SourceTimeoutError or SourceUnreachableError. `first_algorithms` are the preferred host key algorithms.
-    DCC_LOGIN_TIMEOUT begins with the TCP connection: `login_seconds` are the rest of it.
+    DCC_LOGIN_TIMEOUT begins with the TCP connection, and ends at `login_deadline`, of `time.monotonic`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SshConnection:
         self.label = label
         self._await_turn = turn_of(endpoint.host, settings)
         self._socket = open_socket(label, endpoint, settings.connect_timeout)
-        self._login_deadline = time.monotonic() + settings.login_timeout
+        self.login_deadline = time.monotonic() + settings.login_timeout
         try:
             self.transport = BoundedTransport(self._socket)
             self._negotiate(first_algorithms, settings.login_timeout)
@@ -87,7 +87,7 @@ class SshConnection:
     @property
     def login_seconds(self) -> float:
         """Seconds left for the login, at least a tenth."""
-        return max(self._login_deadline - time.monotonic(), 0.1)
+        return max(self.login_deadline - time.monotonic(), 0.1)
 
     @property
     def host_key(self) -> HostKey:
@@ -153,8 +153,10 @@ _KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.E
 def open_ssh_connection(address: SourceAddress, settings: Settings, label: Message | str) -> SshConnection:
     """Connect to a server that messages call `label`, check its host key, and log in.
 
-    Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent, errors of SshConnection and
-    `log_in`, and ConfigurationError for an invalid address or access key.
+    A password is also sent if the server asks for it interactively; without password and key, the keys of the SSH agent
+    are used. Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent; LoginRefusedError,
+    SourceTimeoutError, SourceUnreachableError; and ConfigurationError for an invalid address or access key. No message
+    contains a secret.
     """
     endpoint = parse_hostname(address.hostname, SSH_PORT)
     trusted = trusted_keys(address, endpoint, settings.known_hosts)
@@ -162,27 +164,17 @@ def open_ssh_connection(address: SourceAddress, settings: Settings, label: Messa
     connection = SshConnection(label, endpoint, settings, trusted.algorithms)
     try:
         check_host_key(address, connection.host_key, trusted)
-        log_in(connection, address, credential, connection.login_seconds)
+        login = _Login(connection.transport, address, credential, connection.login_deadline)
+        if credential.password is not None:
+            login.attempt(credential.password.get_secret_value())
+        elif credential.private_key is not None:
+            login.attempt(load_private_key(credential, credential.private_key))
+        else:
+            login.attempt_by_agent()
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def log_in(connection: SshConnection, address: SourceAddress, credential: Credential, timeout: float) -> None:
-    """Log in within `timeout` seconds in all.
-
-    A password is also sent if the server asks for it interactively; without password and key, the keys of the SSH agent
-    are used. Raises LoginRefusedError, SourceTimeoutError, SourceUnreachableError, or ConfigurationError for an
-    unusable private key. No message contains a secret.
-    """
-    login = _Login(connection.transport, address, credential, time.monotonic() + timeout)
-    if credential.password is not None:
-        login.attempt(credential.password.get_secret_value())
-    elif credential.private_key is not None:
-        login.attempt(load_private_key(credential, credential.private_key))
-    else:
-        login.attempt_by_agent()
 
 
 def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
