@@ -321,7 +321,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
     except (SourceError, ConfigurationError) as error:
         echo_progress(f"That failed: {error}")
         shown = error.fingerprint if isinstance(error, CertificateRefusedError) else None
-        if shown is None or address.tls_fingerprints or not confirmed(f"{_IS_IT_RIGHT} Trust it?", option=None):
+        if shown is None or not confirmed(f"{_IS_IT_RIGHT} Trust it?", option=None):
             return trial
         pinned = replace(address, tls_fingerprints=(shown,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
