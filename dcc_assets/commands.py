@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
+    from dcc.cli.shell.dagster_side import DagsterSide
     from dcc.settings import Settings
+    from dcc_assets import commands
     from dcc_assets.batches import workers_of as workers_of
     from dcc_assets.doctor import dagster_checks as dagster_checks
     from dcc_assets.doctor import deep_check as deep_check
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from dcc_dagster.instance import open_instance as open_instance
     from dcc_dagster.instance_configuration import configuration_path as configuration_path
     from dcc_dagster.instance_configuration import write_configuration as write_configuration
+
+    _is_what_commands_ask_for: DagsterSide = commands
 
 _MODULES: Final = {
     "dagster_checks": "dcc_assets.doctor",

@@ -28,7 +28,7 @@ _SECTIONS = {
     },
     "What became of submissions": {
         "status": "dcc.cli.submissions.status:status",
-        "zips": "dcc.cli.submissions.selection:zips",
+        "zips": "dcc.cli.submissions.zips:zips",
         "show": "dcc.cli.submissions.show:show",
         "archive": "dcc.cli.submissions.archives:archive",
         "retry": "dcc.cli.sessions.crawl:retry",
@@ -61,7 +61,7 @@ _SECTIONS = {
         "doctor": "dcc.cli.installation.doctor:doctor",
         "upgrade": "dcc.cli.installation.doctor:upgrade",
         "daemon": "dcc.cli.installation.ui:daemon",
-        "metrics": "dcc.cli.installation.ui:metrics",
+        "metrics": "dcc.cli.installation.metrics:metrics",
         "staging": "dcc.cli.installation.staging:staging",
         "backup": "dcc.cli.installation.backups:backup",
         "restore": "dcc.cli.installation.backups:restore",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, require_centres, settings_from_environment
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, printable, progress_shown, wants_json, warn
@@ -102,7 +102,7 @@ def replay(
             proposal,
             centres=centre,
             since=since,
-            workers=None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side.workers_of(settings),
+            workers=None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings),
             on_progress=lambda done, of: show("Preparing archives", done, of),
         )
     note_facts(unwritten=page is None)

@@ -25,8 +25,8 @@ from pydantic import SecretStr
 
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
@@ -222,8 +222,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         init_database(tracker)
         init_database(qc)
         _register(tracker, settings, addresses)
-        with dagster_side.open_instance(settings) as instance:
-            dagster_side.run_session(settings, tracker, instance, SessionRequest(listeners=display.listeners()))
+        with dagster_side().open_instance(settings) as instance:
+            dagster_side().run_session(settings, tracker, instance, SessionRequest(listeners=display.listeners()))
         with writing(tracker) as connection:
             # Later sessions keep away from the servers, which stop.
             for address in load_addresses(connection):

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from dcc.cli.shell import dagster_side
-from dcc.cli.shell.dagster_side import DAEMON, LOCATION_NAME
+from dcc.cli.shell.dagster_side import DAEMON, LOCATION_NAME, dagster_side
 from dcc.cli.shell.output import print_notice
 from dcc.errors import DaemonActiveError, DagsterStorageError, DccError, InternalFaultError
 from dcc.runtime.logging_setup import log_plan
@@ -115,16 +114,16 @@ def _refuse_beating_daemon(settings: Settings) -> None:
 
     What it reported before it was stopped stays there. So after a recent report another one is waited for.
     """
-    if settings.dagster_url is None or not dagster_side.configuration_path(settings).exists():
+    if settings.dagster_url is None or not dagster_side().configuration_path(settings).exists():
         return
     try:
-        with dagster_side.open_instance(settings) as instance:
-            last = dagster_side.last_daemon_beat(instance)
+        with dagster_side().open_instance(settings) as instance:
+            last = dagster_side().last_daemon_beat(instance)
             if last is None or time.time() - last > _RECENT_SECONDS:
                 return
             print_notice("", "A daemon reported lately: looking for a minute whether it still runs ...", logging.INFO)
             deadline = time.monotonic() + _WATCHED_SECONDS
-            while dagster_side.last_daemon_beat(instance) == last:
+            while dagster_side().last_daemon_beat(instance) == last:
                 if time.monotonic() > deadline:
                     return
                 time.sleep(_POLL_SECONDS)
@@ -204,7 +203,7 @@ def start(settings: Settings, processes: list[subprocess.Popen[bytes]], *program
     """Start programs beside the processes that run, which they join."""
     environment = {
         **os.environ,
-        **dagster_side.dagster_environment(settings),
+        **dagster_side().dagster_environment(settings),
         **({"DCC_UI_HOSTS": settings.ui_hosts} if settings.ui_hosts else {}),
     }
     # A stop in between would leave an unknown process that has the lock.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, settings_from_environment
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_result, printable, wants_json
@@ -65,10 +65,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         # Loads the rules, with those of packages that may be broken.
         from dcc.operations.doctor.examination import ANSWERS, DOCTOR_CHECKS, examine
 
-        of_dagster = dagster_side.dagster_checks if settings.dagster_events else ()
+        of_dagster = dagster_side().dagster_checks if settings.dagster_events else ()
         checks = [*DOCTOR_CHECKS, *of_dagster, *([ANSWERS] if sources else [])]
         rounds = [examine(settings, checks, seconds=seconds)]
-        rounds += [examine(settings, [dagster_side.deep_check], seconds=_DEEP_SECONDS)] if deep else []
+        rounds += [examine(settings, [dagster_side().deep_check], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):
             found.append(examined)
             if not wants_json() and not (
@@ -132,7 +132,7 @@ def upgrade(ctx: click.Context, check: bool) -> None:
             database.name: (database.head, plan_upgrade(engine, database))
             for database, engine in zip((TRACKER, QC_DATABASE), opened, strict=True)
         }
-    changes = list(dagster_side.pending_changes(settings))
+    changes = list(dagster_side().pending_changes(settings))
     warnings = renaming_warnings(os.environ)
     to_do = bool(changes or warnings or any(plan.revisions for _, plan in plans.values()))
     note_facts(pending=to_do)

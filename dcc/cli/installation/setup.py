@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import get_completion_class
 
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_file
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable, wants_json
@@ -84,12 +84,12 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
         of_tracker, of_qc = init_database(tracker), init_database(qc)
     if urls:
         dagster_url = urls[-1].render_as_string(hide_password=False)
-        of_dagster = dagster_side.init_dagster_database(dagster_url)
+        of_dagster = dagster_side().init_dagster_database(dagster_url)
         # Once all databases are there: the present file is of an installation that works.
         configuration = configuration or _write_configuration(settings, replace=True)
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
-        dagster_side.upgrade_instance(settings)
+        dagster_side().upgrade_instance(settings)
     made = _made("tracker database", settings.tracker_database_url, of_tracker)
     of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc)}
     if urls:
@@ -106,9 +106,9 @@ def _write_configuration(settings: Settings, *, replace: bool) -> dict[str, obje
     Raises ConfigurationError if an existing file does not use the databases (unless `replace`), and
     DagsterStorageError.
     """
-    path = dagster_side.configuration_path(settings)
+    path = dagster_side().configuration_path(settings)
     was_there = path.exists()
-    kept = dagster_side.write_configuration(settings, replace=replace)
+    kept = dagster_side().write_configuration(settings, replace=replace)
     return {"path": path, "written": not was_there or kept is not None, "kept": kept}
 
 
@@ -277,8 +277,8 @@ def rebuild() -> None:
     """
     settings = settings_from_environment()
     say = None if wants_json() else lambda message: click.echo(printable(message), err=True)
-    with open_tracker(settings) as tracker, dagster_side.open_instance(settings) as dagster:
-        report = dagster_side.rebuild_instance(settings, tracker, dagster, say)
+    with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
+        report = dagster_side().rebuild_instance(settings, tracker, dagster, say)
     if wants_json():
         echo_json(report)
 

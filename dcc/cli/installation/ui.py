@@ -1,4 +1,4 @@
-"""`dcc ui`, `dcc daemon` and `dcc metrics`: Dagster's pages, its daemon, and figures for Prometheus, which stay up."""
+"""`dcc ui` and `dcc daemon`: Dagster's pages, and the daemon that runs schedules and sensors, for this installation."""
 
 from __future__ import annotations
 
@@ -25,14 +25,11 @@ from dcc.cli.installation.dagster_processes import (
     wait_until,
     write_workspace,
 )
-from dcc.cli.shell import dagster_side
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER
+from dcc.cli.shell.context import open_tracker, settings_from_environment
+from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER, dagster_side
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, wants_json
 from dcc.errors import ConfigurationError
 from dcc.runtime.installed_packages import RULES, added_entries
-from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -84,7 +81,9 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
         if lock is not None:
             # Later, since a person waits for the pages, and both take seconds of a processor to start.
             start(settings, processes, _daemon_program(workspace, lock))
-        _say_that(f"UI is at {_url(host, port)}")
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"The UI is at http://{shown}:{port} (Ctrl-C stops it).")
+        sys.stdout.flush()
         wait_for_end(processes, workspace)
     click.echo("Stopped.", err=True)
 
@@ -112,69 +111,12 @@ def daemon() -> None:
         began = time.time()
         with running(settings, _daemon_program(workspace, lock)) as processes:
             click.echo("Starting Dagster ...", err=True)
-            with dagster_side.open_instance(settings) as instance:
-                wait_until(processes, lambda: dagster_side.daemon_beats(instance, began))
-            _say_that("daemon runs")
+            with dagster_side().open_instance(settings) as instance:
+                wait_until(processes, lambda: dagster_side().daemon_beats(instance, began))
+            click.echo("The daemon runs (Ctrl-C stops it).")
+            sys.stdout.flush()
             wait_for_end(processes, workspace)
     click.echo("Stopped.", err=True)
-
-
-@command(
-    examples=["dcc metrics", "dcc metrics --serve 127.0.0.1:9377"],
-    exits={0: "with --serve after Ctrl-C or SIGTERM", 2: "a setting is wrong, or the address cannot be served"},
-)
-@click.option("--serve", metavar="HOST:PORT", help="Serve them until Ctrl-C, as /metrics, with /healthz for probes.")
-@json_option
-def metrics(serve: str | None) -> None:
-    """Print figures for Prometheus, or serve them.
-
-    Sessions, sources, submissions and documents by phase and status, bytes and failures, findings, data contexts, and
-    the sizes of databases and staging. In the text format of Prometheus; docs/operations/monitoring.md explains
-    scraping. With DCC_METRICS_FILE each session writes them at its end, for the node exporter. If a database is away,
-    the other figures are printed, and dcc_metrics_part_up is 0.
-
-    JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
-    """
-    from dcc.operations.metrics.collector import Collection, exposition
-    from dcc.operations.metrics.server import Answers, open_server
-
-    settings = settings_from_environment()
-    if serve is not None:
-        if wants_json():
-            raise ConfigurationError("Metrics are served as text. Leave out --json or --serve.")
-        host, _, port = serve.rpartition(":")
-        if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-            raise ConfigurationError(f"{serve!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
-        host = host.strip("[]")
-        with open_server(host, int(port), Answers.of(settings)) as server:
-            _say_that(f"metrics are at {_url(host, server.server_address[1])}/metrics")
-            with stop_signals():
-                server.serve_forever()
-        click.echo("Stopped.", err=True)
-        return
-    families = Collection(settings).collect()
-    if wants_json():
-        told = [
-            fields_of(one, "name", "type", help="documentation")
-            | {"samples": [fields_of(sample, "name", "labels", "value") for sample in one.samples]}
-            for one in families
-        ]
-        echo_json(told)
-    else:
-        click.echo(exposition(families), nl=False)
-    if not any(family.name == "dcc_zip_actions" for family in families):
-        # The tracker is away.
-        sys.exit(4)
-
-
-def _say_that(it_serves: str) -> None:
-    """Print that it serves, at once: who waits for it may read a pipe."""
-    click.echo(f"The {it_serves} (Ctrl-C stops it).")
-    sys.stdout.flush()
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _daemon_program(workspace: Path, lock: int) -> Program:
@@ -217,11 +159,11 @@ def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
     if added_entries(RULES):
         # Dagster would tell of a package that cannot be loaded by a traceback, again and again.
         import_module("dcc.rules.checking")
-    dagster_side.require_crawl_intervals(settings)
+    dagster_side().require_crawl_intervals(settings)
     if needs_tracker:
         with open_tracker(settings):
             pass
-    dagster_side.make_instance(settings)
+    dagster_side().make_instance(settings)
     return write_workspace(settings.dagster_home)
 
 

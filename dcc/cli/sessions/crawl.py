@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput, problem_lines, session_display
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import (
     json_option,
     open_tracker,
@@ -19,6 +18,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
     user_name,
 )
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, expected_text, printable, wants_json, warn
@@ -338,12 +338,12 @@ def run_session(tracker: Engine, settings: Settings, request: SessionRequest) ->
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
-            opened = dagster_side.open_instance(settings)
+            opened = dagster_side().open_instance(settings)
         except DagsterUnreachableError as error:
             away = error
         else:
             with opened as instance:
-                dagster_side.run_session(settings, tracker, instance, request)
+                dagster_side().run_session(settings, tracker, instance, request)
             return
     with open_work(tracker, settings, request) as work:
         work.finish()
