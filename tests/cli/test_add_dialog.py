@@ -10,6 +10,7 @@ from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.servers import Share
+from tests.support.talking_servers import trickling_web_server
 from tests.test_documents_commands import Command, converse
 
 pytestmark = only_sqlite
@@ -53,7 +54,9 @@ def test_a_folder_is_asked_for_tried_and_registered(dcc: Dcc, answer: Answer, fo
 
 
 def test_a_new_centre_is_registered_in_passing(dcc: Dcc, answer: Answer, folder: Path) -> None:
+    dcc("example", folder, "--centre", "Tcp")
     result = answer("Tcp", "y", "no address", "mice@tcp.example.org", "file", folder, "y")
+    assert "A crawl would collect 2 archives." in result.stderr
     assert "Centre Tcp (Toronto Centre for Phenogenomics) is not registered." in result.stderr
     assert "'no address' is no e-mail address" in result.stderr
     (entry,) = [entry for entry in dcc.json("centre", "list") if entry["short_name"] == "Tcp"]
@@ -65,6 +68,10 @@ def test_an_answer_that_cannot_be_is_asked_again(dcc: Dcc, answer: Answer, folde
     assert "'gopher' is not one of" in result.stderr
     assert f"No folder {folder / 'none'} exists." in result.stderr
     assert [entry["base_path"] for entry in dcc.json("source", "list")] == [str(folder)]
+    other = dcc.root / "other"
+    dcc("example", other)
+    assert "registered as file source 1 already" in answer("H", "file", folder, "", "", other, "y").stderr
+    assert [entry["base_path"] for entry in dcc.json("source", "list")] == [str(folder), str(other)]
 
 
 def test_whoever_leaves_off_leaves_nothing_behind(dcc: Dcc, answer: Answer, folder: Path) -> None:
@@ -135,7 +142,9 @@ def test_a_wrong_password_can_be_given_again(dcc: Dcc, answer: Answer, faulty_ft
 def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Answer) -> None:
     dcc.environment["FTP_PASSWORD"] = "geheim, nie gezeigt"
     dcc.secrets.append(dcc.environment["FTP_PASSWORD"])
-    result = answer("H", "ftp", "127.0.0.1:1", "dcc", "env", "NO_SUCH", "env", "FTP_PASSWORD", "", "save", "y")
+    ways = ("password", "env", "NO_SUCH", "env", "FTP_PASSWORD")
+    result = answer("H", "ftp", "127.0.0.1:1", "dcc", *ways, "", "save", "y")
+    assert "'password' is not one of" in result.stderr, "without --plain"
     assert "The environment variable NO_SUCH" in result.stderr
     assert "Connection refused" in result.stderr
     assert (
@@ -149,11 +158,23 @@ def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Answer
 def test_a_certificate_that_nobody_signed_can_be_trusted(dcc: Dcc, answer: Answer, ftps_server: Share) -> None:
     ftps_server.put("add/H.2013-10-31.1.impc.zip")
     answers = ("H", "ftps", ftps_server.hostname, ftps_server.username, "none", ftps_server.base_path)
+    other = answer(*answers, "stop", options=("--tls-fingerprint", f"SHA256:{'00:' * 31}00"), exit_code=2)
+    assert "Trust it?" not in other.stderr
     result = answer(*answers, "y", "y")
     assert "could not be verified" in result.stderr
     (entry,) = dcc.json("source", "list")
     assert entry["tls_fingerprints"][0] in result.stderr
     assert dcc.json("source", "test", 1)["ok"] is True
+
+
+def test_a_trial_that_stops_while_entries_come_does_not_say_that_there_are_none(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
+    with trickling_web_server() as (hostname, _):
+        told = answer("H", "http", hostname, "", "none", "/", "y").stderr
+    assert "the trial stops there" in told
+    assert "no archives yet" not in told
 
 
 def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: Callable[..., Share]) -> None:

@@ -58,10 +58,11 @@ def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dc
 def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
     assert dcc.json("centre", "delegations") == []
     assert "dcc centre delegate" in dcc("centre", "delegations").stdout
+    dcc.environment["LOGNAME"] = "u" * 70
     given = dcc.json("centre", "delegate", "H", "--to", "J", "--until", "2999-12-31")
     told = {name: given[name] for name in ("owner", "delegate", "until", "revoked", "in_force")}
     assert told == {"owner": "H", "delegate": "J", "until": "2999-12-31", "revoked": None, "in_force": True}
-    assert given["recorded_by"]
+    assert given["recorded_by"] == "u" * 64
     assert dcc.json("centre", "delegations") == [given]
     assert "2999-12-31" in dcc("centre", "delegations").stdout
     ended = dcc.json("centre", "delegate", "H", "--to", "J", "--revoke")

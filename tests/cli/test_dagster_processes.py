@@ -96,7 +96,7 @@ def test_one_that_ends_by_itself_is_told_and_all_of_the_others_is_stopped(tmp_pa
 
 def test_they_do_not_stay_when_the_instance_is_removed(tmp_path: Path) -> None:
     workspace = dagster_processes.write_workspace(tmp_path)
-    with running(tmp_path, STAYS, "noted") as (processes, _):
+    with running(tmp_path, "child.kill()", "noted") as (processes, _):
         workspace.unlink()
         with pytest.raises(DagsterStorageError, match=f"{tmp_path}, the Dagster instance that this uses, was removed"):
             dagster_processes.wait_for_end(processes, workspace)

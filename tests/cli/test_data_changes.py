@@ -100,6 +100,13 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
     assert "is held" in dcc.error("data", "confirm", EDIT, "--reason", "again", exit_code=2)
 
 
+def test_a_confirmed_document_that_is_refused_ends_with_1(dcc: Dcc, folder: Folder) -> None:
+    dcc.environment["DCC_HOLD_THRESHOLD"] = "3"
+    dcc("crawl", exit_code=1)
+    dcc("data", "undo", ADD, "--reason", "wrong animals")
+    assert "upload failed" in dcc("data", "confirm", EDIT, "--reason", "a new balance", exit_code=1).stdout
+
+
 def test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry(dcc: Dcc, folder: Folder) -> None:
     dcc("crawl")
     error = dcc("data", "undo", ADD, "--reason", "wrong animals", exit_code=1).stderr

@@ -240,6 +240,8 @@ def test_a_source_says_why_archives_were_not_taken(dcc: Dcc, refused: str, folde
 
 def test_a_source_that_cannot_be_listed_is_warned_of_and_all_else_told(dcc: Dcc, refused: str, folder: Folder) -> None:
     (folder.path / "add" / "notes.txt").write_text("Notes.")
+    (folder.path / "edit").write_text("no folder")
+    assert "Warning: " in dcc("source", "why", folder.source_id, "--look").stderr, "a part of it could be listed"
     lost = dcc.add_folder("lost")
     shutil.rmtree(lost.path)
     result = dcc("source", "why", "--look", "--json", exit_code=4)

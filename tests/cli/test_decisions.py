@@ -201,6 +201,7 @@ def test_in_production_a_person_is_asked_before_much_is_changed(listed: Dcc, mon
     assert "3 submissions released." in listed("release", "--centre", "H", input="y\n").stdout
     listed.environment["DCC_UNTIL"] = "qc"
     listed("crawl")
+    assert "1 left out: through already." in listed("hold", NAMES[0], "--reason", "wait").stdout
     undo = ("data", "undo", NAMES[0], "--reason", "wrong")
     assert f"[production] Withdraw all data of {NAMES[0]}? [y/N]" in listed(*undo, input="n\n", exit_code=2).output
     assert "[production] Withdrew 1 document" in listed(*undo, "--yes").stdout

@@ -13,6 +13,7 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import specimens
 from tests.support.mail_server import PASSWORD, QUOTED, Starter
 from tests.support.ports import free_port
+from tests.support.submission_world import wrong_form
 
 CENTRE, WRANGLER = "data@h.example", "wrangler@dcc.example"
 BAD = "edit/H.2013-10-31.3.impc.zip"
@@ -22,8 +23,7 @@ pytestmark = [only_sqlite, pytest.mark.filterwarnings("ignore:Requiring AUTH whi
 @pytest.fixture
 def bad_session(dcc: Dcc) -> Dcc:
     """A session with an archive that fails, of which nobody was notified."""
-    ((name, document),) = specimens("H", "2013-10-31.3").items()
-    dcc.add_folder().put(BAD, {name: document.replace(b"gender=", b"sex=")})
+    dcc.add_folder().put(BAD, wrong_form("2013-10-31.3"))
     dcc("centre", "change", "H", "--email", CENTRE)
     dcc("crawl", exit_code=1)
     return dcc

@@ -18,6 +18,7 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, experiments, specimens
 from tests.support.ports import free_port
 from tests.support.servers import Authority
+from tests.support.submission_world import wrong_form
 from tests.support.web_server import QuietHandler, ThreadedServer
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"
@@ -52,8 +53,7 @@ def submitted(dcc: Dcc) -> Dcc:
     """An installation whose source hosts an archive that is accepted and one that is not valid."""
     folder = dcc.add_folder()
     folder.put(GOOD, specimens() | experiments())
-    ((name, document),) = specimens("H", "2013-10-31.2").items()
-    folder.put(BAD, {name: document.replace(b"gender=", b"sex=")})
+    folder.put(BAD, wrong_form("2013-10-31.2"))
     dcc.environment["DCC_UNTIL"] = "qc"
     return dcc
 

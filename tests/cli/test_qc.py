@@ -189,7 +189,8 @@ def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
 
 
 @pytest.mark.both_databases
-def test_the_procedures_that_are_due_are_listed_written_and_drawn(filled: Dcc, tmp_path: Path) -> None:
+def test_the_procedures_that_are_due_are_listed_written_and_drawn(filled: Dcc, dcc_qc: Engine, tmp_path: Path) -> None:
+    submit(dcc_qc, Action.ADD, specimen("=1+1"), zip_file="H.2025-01-01.9.impc.zip")
     filled("reference", "refresh")
     files = tmp_path / "expected.csv", tmp_path / "expected.svg"
     expected = ("qc", "expected", "--centre", "H", "--day", "2026-01-01")
@@ -200,6 +201,7 @@ def test_the_procedures_that_are_due_are_listed_written_and_drawn(filled: Dcc, t
     lacking = list(csv.DictReader(files[0].open(encoding="utf-8")))
     missing = [one for one in lacking if one["procedure"] == "IMPC_CBC_001" and one["state"] == "missing"]
     assert len(missing) == by_key["IMPC_CBC_001"]["missing"]
+    assert {one["specimen"] for one in lacking} >= {"'=1+1"}, "a spreadsheet would compute it"
     assert files[1].read_text("utf-8").startswith("<svg ")
     assert "IMPC_CBC_001" in filled(*expected).stdout
     assert "No centre 'X'" in filled.error("qc", "expected", "--centre", "X", exit_code=2)

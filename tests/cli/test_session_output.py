@@ -11,7 +11,7 @@ import pytest
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput, note_lines, problem_lines
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DataOutcome, DocumentData, FindingEntry, SubmissionData
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import DocumentOutcome, EndReason, SubmissionKey, SubmissionOutcome
+from dcc.outcomes import DocumentOutcome, EndReason, Problem, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.session.data.document_problems import held_problem
 from dcc.vocabulary import ContextState, Severity
@@ -34,6 +34,13 @@ FAULTS = {
 
 def document(phase: Phase, status: Status, **what: object) -> DocumentData:
     return DocumentData(NAME, DocumentKind.EXPERIMENT, "H", phase, status, **what)  # type: ignore[arg-type]
+
+
+def invalid_archive(*names: str, **what: Any) -> SubmissionOutcome:
+    """What became of an archive with these documents, none of which is valid."""
+    failed = Phase.XSD, Status.FAILED
+    documents = tuple(DocumentOutcome(name, *failed, 100) for name in names)
+    return SubmissionOutcome(KEY, "H", *failed, True, True, 100, None, "ftp", 1, 0.1, MOMENT, documents, **what)
 
 
 def told(*documents: DocumentData, reached: Phase) -> SubmissionData:
@@ -66,9 +73,7 @@ def shown(outcome: DataOutcome | SubmissionOutcome) -> list[str]:
 
 def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
     names = [f"H.2013-10-31.{number}.experiment.impc.xml" for number in range(50)]
-    failed = Phase.XSD, Status.FAILED
-    invalid = tuple(DocumentOutcome(name, *failed, 100) for name in names)
-    of_zip = SubmissionOutcome(KEY, "H", *failed, MOMENT, extracted=True, documents=invalid)
+    of_zip = invalid_archive(*names)
     refused = [replace(document(Phase.UPLOAD, Status.FAILED, reason="No."), file_name=name) for name in names]
     late = [replace(document(Phase.UPLOAD, Status.DONE, late=True), file_name=name) for name in names]
     for outcome, mark in (
@@ -83,6 +88,18 @@ def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
         assert last == f"        ... and 30 more documents: dcc show {KEY}"
 
 
+def test_why_an_archive_failed_is_told_beside_its_documents_and_that_its_state_was_kept() -> None:
+    reasons = (Problem("ManifestError", "It lacks a document."),)
+    report, kept = SessionOutput(SESSION), SessionOutput(SESSION)
+    report.add_submission(invalid_archive(NAME, reasons=reasons))
+    of_archive = f"failed  {KEY} at xsd: It lacks a document."
+    assert lines_of(report) == [of_archive, f"failed  {KEY}: {NAME} at xsd: It failed at xsd."]
+    kept.add_submission(invalid_archive(NAME, reasons=reasons, kept=True))
+    assert lines_of(kept) == [
+        f"{of_archive.replace('xsd', 'download')} What its last attempt came to stays: xsd failed."
+    ]
+
+
 def test_the_last_state_of_a_document_counts() -> None:
     said = {"experiments": 2, "measurements": 34}
     uploaded = told(document(Phase.UPLOAD, Status.DONE, said=said, opened={"experiment": 2}), reached=Phase.UPLOAD)
@@ -94,10 +111,13 @@ def test_the_last_state_of_a_document_counts() -> None:
     assert "34 measurements uploaded" in report.line(SESSION)
 
 
-def test_what_was_refused_or_deleted_is_not_told_as_uploaded() -> None:
-    refused = document(Phase.UPLOAD, Status.FAILED, said={"measurements": 34}, refused=1)
-    deleting = document(Phase.UPLOAD, Status.DONE, said={"measurements": 34}, ended={"experiment": 1})
-    report = reported(*(told(one, reached=Phase.UPLOAD) for one in (refused, deleting)))
+def test_what_was_not_brought_in_now_is_not_told_as_uploaded() -> None:
+    said, opened = {"measurements": 34}, {"experiment": 1}
+    refused = document(Phase.UPLOAD, Status.FAILED, said=said, refused=1)
+    deleting = document(Phase.UPLOAD, Status.DONE, said=said, ended=opened)
+    repeated = document(Phase.UPLOAD, Status.DONE, said=said, opened=opened, repeated=True)
+    held = document(Phase.UPLOAD, Status.PENDING, said=said, opened=opened, held=True)
+    report = reported(*(told(one, reached=Phase.UPLOAD) for one in (refused, deleting, repeated, held)))
     assert report.as_json()["data"] == {}
     assert "uploaded" not in report.line(SESSION)
 
@@ -125,6 +145,7 @@ def test_what_becomes_of_a_document_is_told(
     report = reported(told(document(phase, status, **facts), reached=reached))
     assert lines_of(report) == [line.format(f"{KEY}: {NAME}") for line in lines]
     assert report.exit_code() == int(any(line.startswith("failed") for line in lines))
+    assert all(problem["errors"] for problem in report.problems)
     if facts is FAULTS:
         (problem,) = report.problems
         assert (problem["kind"], problem["line"], problem["errors"]) == ("E4", 12, 3)

@@ -76,6 +76,7 @@ def test_a_changed_host_key_is_refused_until_accepted(dcc: Dcc, password_sftp_se
     assert fingerprint(old) in shown
     assert fingerprint(new) in shown
     assert dcc.json("source", "list")[0]["fingerprints"] == [fingerprint(new)]
+    assert dcc.json("source", "test", 1, "--accept-host-key")["accepted_host_key"] is None
 
 
 @pytest.mark.servers
@@ -208,7 +209,8 @@ def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
     assert "1 download attempt" in dcc("source", "remove", 1, "--purge", "--yes").stdout
     assert dcc.json("source", "list") == []
     assert [entry["sources"] for entry in dcc.json("zips")] == [[]]
-    assert "No file source 1" in dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=2)
+    for answer in ([], ["--yes"]):
+        assert "No file source 1" in dcc.error("source", "remove", 1, "--purge", *answer, exit_code=2)
 
 
 def test_what_came_from_a_purged_source_and_was_not_uploaded_is_fetched_again(dcc: Dcc) -> None:

@@ -14,7 +14,8 @@ from dcc.runtime.clock import utc_now
 from dcc.tracker.models import SessionStatistics
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
-from tests.support.installations import experiments, specimens
+from tests.support.installations import experiments
+from tests.support.submission_world import wrong_form
 from tests.support.terminals import too_wide
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -27,9 +28,7 @@ def crawl_faulty(dcc: Dcc) -> None:
     first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
     first.put(GOOD)
     second.put(GOOD)
-    document = specimens("H", "2013-10-31.2", mice=1)
-    (name,) = document
-    first.put(BAD, {name: document[name].replace(b"gender=", b"gendr="), **experiments("H", "2013-10-31.2")})
+    first.put(BAD, wrong_form("2013-10-31.2", first=1, mice=1) | experiments("H", "2013-10-31.2"))
     first.put("add/wrong.zip", b"x")
     dcc("crawl", exit_code=1)
     dcc("centre", "change", "H", "--email", "data@h.example")
@@ -129,7 +128,7 @@ def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(
         == name["contact"]
     )
     assert "centre not clear from its name (data@h.example), " in crawled("show", key).stdout
-    assert "gendr" in bad["reason"]
+    assert '"sex"' in bad["reason"]
     assert bad["contact"] == "data@h.example"
     table = crawled("zips", "--status", "failed").stdout
     assert table.splitlines()[0].split("  ")[-1].strip() == "why"
@@ -242,7 +241,7 @@ def test_the_story_of_a_zip_tells_at_which_source_its_copy_is_bad(dcc: Dcc, publ
 def test_long_errors_of_a_story_are_broken_on_a_terminal_alone(
     crawled: Dcc,
 ) -> None:
-    (whole,) = (line for line in crawled("show", BAD).stdout.splitlines() if "gendr" in line)
+    (whole,) = (line for line in crawled("show", BAD).stdout.splitlines() if '"sex"' in line)
     assert len(whole) > 100
     shown = crawled.on_a_terminal(70, "show", BAD)
     first, *further = dropwhile(lambda line: not line.startswith("  line 4, column 5: "), shown)
@@ -310,7 +309,7 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(crawled: Dcc) -
     wrong = documents["H.2013-10-31.2.specimen.impc.xml"]
     assert (wrong["phase"], wrong["status"]) == ("xsd", "failed")
     assert [(error["line"], error["column"]) for error in wrong["errors"]] == [(4, 5), (4, 5)]
-    assert "gendr" in wrong["errors"][0]["message"]
+    assert '"sex"' in wrong["errors"][0]["message"]
     assert list(wrong["errors"][0]) == ["kind", "message", "line", "column"]
     assert (story["reopenings"], story["findings"]) == ([], [])
     said = crawled("show", BAD).stdout
@@ -319,7 +318,7 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(crawled: Dcc) -
         "Hosted by\n  file source 1 (H, file://localhost): ",
         "Downloads\n  20",
         "H.2013-10-31.2.specimen.impc.xml    xsd    failed",
-        '  line 4, column 5: Element <mouse> may not have the attribute "gendr".',
+        '  line 4, column 5: Element <mouse> may not have the attribute "sex".',
     ):
         assert expected in said
     refused = crawled.json("show", "add/wrong.zip")

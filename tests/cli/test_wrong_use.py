@@ -49,6 +49,10 @@ EMAIL = "--email 'a@b.example, nonsense'"
         ("source add --centre H --protocol ftp --hostname host:99999", "port"),
         ("source add --centre H --protocol ftp --hostname 'ho st'", "no host name"),
         ("source add --centre H --protocol sftp --hostname x.invalid --tls-ca ca.pem", "shows no TLS certificate"),
+        (
+            "source add --centre H --protocol sftp --hostname x.invalid --tls-fingerprint SHA256:00",
+            "no TLS certificate",
+        ),
         ("source add --centre H --protocol ftps --hostname x.invalid --tls-ca /none.pem", "/none.pem cannot be read"),
         ("source add --centre H --protocol https --hostname x.invalid --tls-fingerprint SHA256:00", "no SHA-256 "),
         ("rules waive P99 --reason ?", "dcc rules list"),

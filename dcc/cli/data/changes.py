@@ -28,7 +28,7 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
-from dcc.runtime.json_values import fields_of
+from dcc.runtime.json_values import fields_of, json_ready
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,11 +179,7 @@ def _confirmed_json(document: DocumentData) -> dict[str, object]:
         {"rule": rule, "severity": severity, "count": count}
         for (rule, severity), count in document.finding_counts.items()
     ]
-    names = (
-        "file_name kind centre phase status document_id repeated late held said opened ended refused procedures "
-        "findings finding_counts reason cleared waits_for left_out"
-    )
-    return fields_of(document, *names.split()) | {"finding_counts": counts}
+    return {**json_ready(document), "finding_counts": counts}
 
 
 @command(

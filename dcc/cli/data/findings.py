@@ -225,6 +225,7 @@ def findings(
       {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
        "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
     """
+    from dcc.archives.entries import shortened
     from dcc.qc.judging.finding_reports import (
         FindingFilter,
         count_experiments_of_invalid_animals,
@@ -270,7 +271,7 @@ def findings(
         echo_list(
             counts,
             "centre, rule, severity, findings, documents, such as=example",
-            example=lambda one: _shortened(one.example),
+            example=lambda one: shortened(one.example, _LONGEST_EXAMPLE),
             flexible=["such as", "documents", "severity"],
             none=f"No findings.{'' if inactive_too else ' --all shows also those that no longer hold.'}",
         )
@@ -325,7 +326,3 @@ def _standing(record: FindingRecord) -> str:
     if record.waiver is None:
         return ""
     return f" ({'lowered' if record.is_active else 'waived'} by waiver {record.waiver})"
-
-
-def _shortened(example: str) -> str:
-    return example if len(example) <= _LONGEST_EXAMPLE else f"{example[: _LONGEST_EXAMPLE - 3]}..."

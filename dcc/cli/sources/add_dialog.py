@@ -25,7 +25,6 @@ from dcc.errors import (
 )
 from dcc.messages import count_of
 from dcc.naming import KNOWN_CENTRES, Action
-from dcc.redaction import keep_secret
 from dcc.runtime.installed_packages import added_protocols
 
 if TYPE_CHECKING:
@@ -68,11 +67,12 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class AgreedSource:
-    """What a person agreed to register: what the trial found, the trust, and the centre if that is new."""
+    """What to register: what the trial found, the trust, the centre if that is new, and why it cannot be used yet."""
 
     trial: Trial
     tls: TlsTrust
-    new_centre: NewCentre | None
+    new_centre: NewCentre | None = None
+    warnings: Sequence[str] = ()
 
 
 def described_protocols() -> dict[str, str]:
@@ -126,9 +126,8 @@ def ask_for_source(
             continue
         if chosen == "stop" or not confirmed("Register it?", option=None, default=True):
             raise ConfigurationError("Nothing was registered.")
-        return AgreedSource(
-            trial, replace(tls, fingerprints=trial.address.tls_fingerprints or tls.fingerprints), new_centre
-        )
+        tls = replace(tls, fingerprints=trial.address.tls_fingerprints or tls.fingerprints)
+        return AgreedSource(trial, tls, new_centre, () if trial.usable else ["the trial failed, as said above."])
 
 
 def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAddress:
@@ -251,8 +250,6 @@ def _ask_accesskey(place: SourceAddress, *, plain: bool) -> SecretStr:
         if way == _AS_BEFORE:
             return place.accesskey
         accesskey = _accesskey(way)
-        if way == "password":
-            keep_secret(accesskey)
         try:
             resolve_accesskey(SecretStr(accesskey))
         except ConfigurationError as error:
@@ -298,13 +295,13 @@ _IS_IT_RIGHT = "Is it the fingerprint that the centre's administrator gives?"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a trial: the address with its trust, and the host key to pin.
+    """The result of a trial: the address with its trust, and the host key to pin, if there is one.
 
     `known`: it is decided which host key or certificate the server must show. `usable`: archives can be collected.
     """
 
     address: SourceAddress
-    host_key: HostKey | None = None
+    host_keys: Sequence[HostKey] = ()
     known: bool = True
     usable: bool = True
 
@@ -315,8 +312,8 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
     echo_progress(f"Connecting to {address.hostname} ...")
     try:
         if address.traits.uses_ssh:
-            key = host_key_to_pin(address, settings, accept=accept_host_key, option=None)
-            trial = Trial(replace(address, host_keys=() if key is None else (key.line,)), key, usable=False)
+            keys = host_key_to_pin(address, settings, accept=accept_host_key, option=None)
+            trial = Trial(replace(address, host_keys=tuple(key.line for key in keys)), keys, usable=False)
         found = list_directories(trial.address, settings)
     except HostKeyUnknownError:
         echo_progress("Its host key was not accepted, and without that it cannot be used.")
@@ -324,15 +321,15 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
     except (SourceError, ConfigurationError) as error:
         echo_progress(f"That failed: {error}")
         shown = error.fingerprint if isinstance(error, CertificateRefusedError) else None
-        if shown is None or address.tls_fingerprints or not confirmed(f"{_IS_IT_RIGHT} Trust it?", option=None):
+        if shown is None or not confirmed(f"{_IS_IT_RIGHT} Trust it?", option=None):
             return trial
         pinned = replace(address, tls_fingerprints=(shown,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
     return replace(trial, usable=len(found) < len(Action) or _explain(found, settings, centres))
 
 
-def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool, option: str | None) -> HostKey | None:
-    """The key of a new sftp server, which a person accepts, or `accept`; None if DCC_KNOWN_HOSTS has it.
+def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool, option: str | None) -> list[HostKey]:
+    """The key of a new sftp server, which a person accepts, or `accept`; none if DCC_KNOWN_HOSTS has it.
 
     Raises HostKeyUnknownError if it is not accepted, other errors of the server, and as `confirmed` with `option`.
     """
@@ -348,9 +345,9 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
     except HostKeyUnknownError:
         if not accept and not confirmed(_IS_IT_RIGHT, option=option):
             raise
-        return shown
+        return [shown]
     echo_progress("It is in DCC_KNOWN_HOSTS, and so is trusted.")
-    return None
+    return []
 
 
 def list_directories(address: SourceAddress, settings: Settings) -> list[ActionListing]:

@@ -150,13 +150,11 @@ def add(
         if missing:
             asked = {"plain": plain, "accept_host_key": accept_host_key, "test": not no_test}
             agreed = ask_for_source(tracker, settings, given, trust, **asked)
-            warnings = [] if agreed.trial.usable else ["the trial failed, as said above."]
         else:
             if accesskey != "-" and is_plain_password(given.accesskey):
                 click.echo(_PLAIN_HINT, err=True)
-            agreed, warnings = _as_given(tracker, settings, given, trust, accept=accept_host_key, test=not no_test)
-        keys = [] if agreed.trial.host_key is None else [agreed.trial.host_key]
-        source_id = _register(tracker, agreed, keys, policy)
+            agreed = _as_given(tracker, settings, given, trust, accept=accept_host_key, test=not no_test)
+        source_id, warnings = _register(tracker, agreed, policy), agreed.warnings
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
@@ -165,7 +163,7 @@ def add(
                 warnings = [str(error)]
         with tracker.connect() as connection:
             others = file_sources.sources_of_same_place(connection, address)
-    _report_addition(source_id, keys, warnings, others)
+    _report_addition(source_id, agreed.trial.host_keys, warnings, others)
 
 
 def _missing_options(protocol: str | None, centre: str, hostname: str, base_path: str, **_: str) -> list[str]:
@@ -184,7 +182,7 @@ def _missing_options(protocol: str | None, centre: str, hostname: str, base_path
     return missing
 
 
-def _register(tracker: Engine, agreed: AgreedSource, keys: Sequence[HostKey], policy: Mapping[str, Any]) -> int:
+def _register(tracker: Engine, agreed: AgreedSource, policy: Mapping[str, Any]) -> int:
     """Register a source, and its centre if that is new; returns the source's id."""
     from dcc.databases.transactions import writing
     from dcc.tracker.register import centres, file_sources
@@ -193,7 +191,7 @@ def _register(tracker: Engine, agreed: AgreedSource, keys: Sequence[HostKey], po
     with writing(tracker) as connection:
         if new_centre is not None:
             centres.add_centre(connection, new_centre)
-        source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
+        source_id = file_sources.add_source(connection, agreed.trial.address, agreed.trial.host_keys, agreed.tls)
         file_sources.change_source(connection, source_id, **policy)
     if new_centre is not None:
         echo_progress(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
@@ -208,7 +206,7 @@ def _as_given(
     *,
     accept: bool,
     test: bool,
-) -> tuple[AgreedSource, list[str]]:
+) -> AgreedSource:
     """What the options say to register, with a warning if its host key could not be seen.
 
     With `test` it looks up the host key of an sftp server. Raises UnreachableError if that fails, unless it may
@@ -219,22 +217,22 @@ def _as_given(
     tls, address = trust(given.protocol), checked_address(given)
     with tracker.connect() as connection:
         file_sources.check_new_source(connection, address)
-    key, warnings = None, []
+    keys, warnings = [], []
     if address.traits.uses_ssh and test:
         echo_progress(f"Connecting to {address.hostname} ...")
         try:
-            key = host_key_to_pin(address, settings, accept=accept, option="--accept-host-key")
+            keys = host_key_to_pin(address, settings, accept=accept, option="--accept-host-key")
         except HostKeyUnknownError as error:
             raise ConfigurationError("The host key was not accepted, so nothing was registered.") from error
         except UnreachableError as error:
             if not accept:
                 raise
             warnings.append(f"{error} Its host key is not known yet.")
-    return AgreedSource(Trial(address, key), tls, None), warnings
+    return AgreedSource(Trial(address, keys), tls, warnings=warnings)
 
 
 def _report_addition(
-    source_id: int, keys: list[HostKey], warnings: list[str], others: Sequence[tuple[int, str]]
+    source_id: int, keys: Sequence[HostKey], warnings: Sequence[str], others: Sequence[tuple[int, str]]
 ) -> None:
     """Tell of a new source; centres that act for each other may share the place of `others`."""
     note_facts(added=source_id, unusable=source_id if warnings else None)
@@ -243,12 +241,9 @@ def _report_addition(
         f"enough: dcc source remove {source_id}"
         for other, centre in others
     ]
-    for warning in warnings:
-        warn(
-            f"The source is registered, but does not work yet: {warning} Then try it again: dcc source test {source_id}"
-        )
-    for note in shared:
-        warn(note)
+    then = f"Then try it again: dcc source test {source_id}"
+    for warning in (*(f"The source is registered, but does not work yet: {one} {then}" for one in warnings), *shared):
+        warn(warning)
     if wants_json():
         fingerprints = [key.fingerprint for key in keys]
         echo_json({"id": source_id, "fingerprints": fingerprints, "warnings": [*warnings, *shared]})

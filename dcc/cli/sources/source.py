@@ -175,7 +175,8 @@ def list_sources() -> None:
       "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone), "delta"
       (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}, "every",
       "schedule" and "windows" (empty for none), "pause": null or {"reason", "by", "since", "until"},
-      "due": null or {"why" (due, recent, closed, failing, paused, maintenance, inactive), "until", "failures"}}
+      "due": null or {"why" (due, recent, closed, failing, paused, maintenance, inactive), "until",
+      "failures"}}
     """
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -439,11 +440,12 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
         with tracker.connect() as connection:
             if centre is not None:
                 require_centre(connection, centre)
-            entries = [] if source_id is not None else file_sources.list_sources(connection)
-        of_centre = [one.id for one in entries if centre in (None, one.centre) and one.state != "removed"]
-        for each in of_centre if source_id is None else [source_id]:
+            entries = file_sources.list_sources(connection)
+            dues = load_crawl_dues(connection, settings.source_failure_limit)
+        chosen = [one.id for one in entries if centre in (None, one.centre) and one.state != "removed"]
+        for each in chosen if source_id is None else [source_id]:
+            due = dues.get(each)
             with tracker.connect() as connection:
-                due = load_crawl_dues(connection, settings.source_failure_limit).get(each)
                 rows = skipped_entries(connection, each, due=due)
             if look:
                 listing = list_source(stored_address(tracker, each), settings)

@@ -21,6 +21,8 @@ from dcc.runtime.installed_packages import has_platform
 from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dcc.reference.loading import ReferenceData
     from dcc.settings import Settings
     from dcc.validation.verdicts import PathVerdict
@@ -99,8 +101,7 @@ def validate(
     if skipped := [str(path) for path in skipped_files(paths) if path not in manifests]:
         warn(
             f"{count_of(len(skipped), 'file')} not checked, since the name is of no archive, document or table: "
-            f"{', '.join(skipped[:_SKIPPED_SHOWN])}"
-            + (f" and {len(skipped) - _SKIPPED_SHOWN:,} more." if len(skipped) > _SKIPPED_SHOWN else ".")
+            f"{_first_of(skipped, _SKIPPED_SHOWN)}."
         )
     note_facts(has_tracker=_has_tracker(settings))
     counts = _Counts()
@@ -110,7 +111,8 @@ def validate(
     else:
         for verdict in counted:
             _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)
-        click.echo(counts.summary, err=True)
+        invalid = f"{counts.invalid:,} not valid" if counts.invalid else "all valid"
+        click.echo(f"{count_of(counts.files, 'file')} checked, {invalid}.", err=True)
         click.echo(
             "Not checked: the rules. A session checks them." if schema_only else counts.checks_left_out, err=True
         )
@@ -120,6 +122,12 @@ def validate(
         entry = explain(counts.first_error)
         note_facts(kind=counts.first_error if entry is None else entry.id)
     ctx.exit(_INVALID if counts.invalid else 0)
+
+
+def _first_of(names: Sequence[str], most: int) -> str:
+    """The first names of many, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _has_tracker(settings: Settings) -> bool:
@@ -150,24 +158,12 @@ class _Counts:
         return verdict
 
     @property
-    def _missed(self) -> str:
-        """The animals that the files miss, the first of many."""
-        first = [name for _, name in self.missing][:_MISSED_SHOWN]
-        more = len(self.missing) - len(first)
-        return printable(", ".join(first)) + (f" and {more:,} more" if more else "")
-
-    @property
-    def summary(self) -> str:
-        """The numbers of checked and of invalid files."""
-        checked = count_of(self.files, "file")
-        return f"{checked} checked, {self.invalid:,} not valid." if self.invalid else f"{checked} checked, all valid."
-
-    @property
     def checks_left_out(self) -> str:
         """The checks that could not be made, in one line."""
         from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
 
-        named = f" They miss {count_of(len(self.missing), 'animal')}: {self._missed}." if self.missing else ""
+        first = printable(_first_of([name for _, name in self.missing], _MISSED_SHOWN))
+        named = f" They miss {count_of(len(self.missing), 'animal')}: {first}." if self.missing else ""
         if self.missing and self.invalid:
             named += " Some may be in the files that are not valid."
         rules, beyond = (", ".join(sorted(some)) for some in (LEFT_TO_SESSIONS, JUDGED_TOGETHER))
