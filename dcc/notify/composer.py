@@ -27,7 +27,7 @@ from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.reports.submissions.model import SubmissionLine
 from dcc.reports.submissions.plain_text import example_line
-from dcc.reports.submissions.sentences import next_of_line, who_acts
+from dcc.reports.submissions.sentences import functions, next_of_line, who_acts
 from dcc.reports.submissions.templates import render
 from dcc.runtime.json_values import fields_of, json_ready
 from dcc.settings import Settings
@@ -348,8 +348,7 @@ class Composer:
         **about: Any,
     ) -> Notification:
         filled = {
-            **catalogue.functions,
-            "catalogue": catalogue,
+            **functions(catalogue),
             "language": catalogue.tag,
             "direction": catalogue.direction,
             "outcome_words": OUTCOME_TEXTS,
