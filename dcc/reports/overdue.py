@@ -223,7 +223,7 @@ def late_centres(connection: Connection, settings: Settings, now: datetime) -> M
 
     Through are those that sessions are done with, and those that wait for quality control alone. What failed, or waits
     for its download, counts while a file source still has it. What was withdrawn or declined does not, nor what is
-    refused by its name, of which no document is known.
+    refused by its name, which tells no centre.
     """
     before = now - timedelta(days=settings.overdue_days)
     since = func.min(_first_seen())
@@ -267,12 +267,10 @@ def _not_through(settings: Settings) -> ColumnElement[bool]:
     until = int(settings.last_phase)
     waits = or_(ZipAction.phase_id < until, and_(ZipAction.phase_id == until, ZipAction.status_id < int(Status.DONE)))
     failed = ZipAction.status_id == int(Status.FAILED)
-    refused = and_(failed, ZipAction.phase_id == int(Phase.ZIP_NAME))
     return and_(
         ZipAction.phase_id < int(Phase.QC),
         ZipAction.status_id != int(Status.CANCELLED),
         or_(waits, failed),
-        ~refused,
         ~is_acknowledged(),
         ~is_on_hold(),
     )
