@@ -316,7 +316,7 @@ def _same_message(connection: Connection, rows: Sequence[Any]) -> str | None:
     With fewer or more items, a recipient would take news for a repeated message.
     """
     before = {row.message_id for row in rows}
-    if len(before) != 1 or not all(row.attempts for row in rows):
+    if len(before) != 1:
         return None
     (message_id,) = before
     of_message = select(func.count()).select_from(NotificationRow).where(NotificationRow.message_id == message_id)
