@@ -277,7 +277,7 @@ def _notify_outages(
     with round_.tracker.connect() as connection:
         lost = outages.lost_from_store(connection, round_.settings)
         away = [*troubles, *lost, *outages.unreachable_sources(connection, round_.settings, session_id)]
-        fine = fine if lost else {**fine, outages.ARCHIVES: outages.ARCHIVES}
+        fine = {**fine, outages.ARCHIVES: outages.ARCHIVES}
         if dead:
             away += outages.dead_sessions(connection, round_.settings)
     reported = {(channel.name, recipient) for channel, recipient in round_.opened.recipients(Audience.REPORTED)}

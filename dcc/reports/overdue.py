@@ -19,7 +19,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import CrawlOutcome, SubmissionKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
-from dcc.sources.crawl_policy import CrawlDue, DueReason, overdue_at
+from dcc.sources.crawl_policy import CrawlDue, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.foreign_archives import is_declined
 from dcc.tracker.models import (
@@ -50,7 +50,7 @@ _LEAST_GAPS, _FEW_GAPS, _LAST_GAPS, _LAST_NAMES = 10, 3, 20, 200
 class CrawledSource:
     """A file source that must be crawled: when it last was wholly listed; None for never.
 
-    `since` is when it was listed, or else registered. `overdue`: that is too long ago, and it is not paused.
+    `since` is when it was listed, or else registered. `overdue`: that is too long ago, paused or not.
     `is_tried`: since then, sessions have tried not so long ago. `due` says whether and why it is left alone at present.
     """
 
@@ -131,7 +131,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         partition = source_partition(centre, source_id)
         is_tried = tried is not None and tried >= before
         due = dues[source_id]
-        overdue = due.why is not DueReason.PAUSED and overdue_at(due.policy, since, now - before) < now
+        overdue = overdue_at(due.policy, since, now - before) < now
         found.append(CrawledSource(source_id, partition, centre, listed, since, overdue, is_tried, due))
     return found
 

@@ -266,6 +266,10 @@ def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
         assert mailing.subjects(WRANGLER) == [f"DCC: Back to normal: {label}"]
         mailing.run_session()
     assert mailing.subjects(CENTRE) == []
+    # Who gets the session's report reads it there.
+    shutil.move(mailing.folder.path, away)
+    mailing.with_settings(report_to=WRANGLER, notify_outage_crawls=1).run_session()
+    assert [subject.partition(" session ")[0] for subject in mailing.subjects(WRANGLER)] == ["DCC"]
 
 
 def test_that_a_listing_which_shrank_was_believed_is_told_when_its_outage_ends(mailing: Mailing) -> None:
