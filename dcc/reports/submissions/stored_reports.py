@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -214,12 +214,13 @@ def store_report(
     Raises NotFoundError, ExportError and ConfigurationError.
     """
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.submissions.collecting import collect_report, language_of
+    from dcc.reports.submissions.collecting import collect_submission, draw_pictures, language_of
     from dcc.reports.submissions.page import render_html
 
     catalogue = load_catalogue(language_of(tracker, key), settings)
-    report = collect_report(
-        tracker, qc, key, settings, catalogue=catalogue, max_pictures=max_pictures, qc_missing=missing
+    report = replace(
+        collect_submission(tracker, qc, key, settings, qc_missing=missing),
+        pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
     )
     page = report_path(settings, key)
     try:
