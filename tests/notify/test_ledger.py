@@ -88,6 +88,9 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
         execute_in(tracker, CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
         failed(ledger, [NewsItem(NewsKind.DIGEST, f"session {number}, H", "", number)])
     assert ledger.sessions_due()[:2] == [3, 2]
+    for number in (3, 1):
+        ledger.record_session(number)
+    assert (ledger.last_session(), {row.channel for row in ledger.entries()}) == (3, {"mail", "webhook"})
     assert ledger.unsent([told], "mail", "a@b") == []
 
 
