@@ -115,9 +115,12 @@ class Round:
     def _send(self, channel: Channel, claim: Claim, compose: Compose) -> Sequence[NewsItem]:
         try:
             message = compose(claim.message_id, claim.items, channel)
-        except BaseException as error:
-            if isinstance(error, Exception) and not isinstance(error, DatabaseUnreachableError | SQLAlchemyError):
-                return self._not_composed(claim, error)
+        except (DatabaseUnreachableError, SQLAlchemyError):
+            self.ledger.release(claim)
+            raise
+        except Exception as error:
+            return self._not_composed(claim, error)
+        except BaseException:
             self.ledger.release(claim)
             raise
         if not self.ledger.begin(claim):

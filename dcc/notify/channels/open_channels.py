@@ -1,4 +1,4 @@
-"""Opens the channels that the settings ask for, and those of installed packages; the channel of the log."""
+"""Opens the channels that the settings ask for, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dcc.errors import ConfigurationError, NotificationNotSentError
+from dcc.errors import ConfigurationError
+from dcc.notify.channels.added_channel import AddedChannel
 from dcc.notify.channels.base import Channel
-from dcc.notify.messages import Audience, NewsKind, Notification
+from dcc.notify.messages import Audience
 from dcc.runtime.installed_packages import CHANNELS, added_entries, added_names, error_of, load_entry
-from dcc.runtime.log_context import logging_about, progress_log
 from dcc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -23,74 +23,13 @@ def notifies(settings: Settings) -> bool:
 
 
 _OWN_NAMES: Final = frozenset({"log", "webhook", "mail"})
-_LONGEST_NAME: Final = 16
-_EVENTS: Final = progress_log("event_log")
-_LEVELS: Final = {NewsKind.OUTAGE: logging.ERROR, NewsKind.ADDRESS: logging.WARNING}
-
-
-class LogChannel:
-    """Logs each notification as `dcc.event_log`, an outage as an error, with its session and centre."""
-
-    name = "log"
-    repeats = True
-    attaches = False
-
-    def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - it gets all
-        """See `Channel.recipients`: the log's readers; news of sessions come by centre."""
-        return [] if audience is Audience.SUMMARY else ["log"]
-
-    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
-        """See `Channel.send`."""
-        with logging_about(session=message.session, centre=message.centre):
-            _EVENTS.log(
-                _LEVELS.get(message.kind, logging.INFO),
-                "Notification %s %s: %s",
-                message.kind,
-                message.id,
-                message.subject,
-            )
-
-
-class AddedChannel:
-    """Passes everything on to the channel of a package: a fault of the package is a problem that names it."""
-
-    def __init__(self, package: str, channel: Channel, problems: list[str]) -> None:
-        self.name, self.repeats, self.attaches = channel.name, channel.repeats, channel.attaches
-        if not isinstance(self.name, str) or not 0 < len(self.name) <= _LONGEST_NAME:
-            raise ValueError(f"its name {self.name!r} is not a text of 1 to {_LONGEST_NAME} characters")
-        self._package, self._channel, self._problems = package, channel, problems
-
-    def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:
-        """The recipients for an audience; none if the package cannot tell."""
-        try:
-            return [*self._channel.recipients(audience, addresses)]
-        except Exception as error:
-            log.info("The channel %s met a fault", self.name, exc_info=error)
-            self._problems.append(
-                f"The channel {self.name} of the package {self._package} sends nothing: {error_of(error)} Correct or "
-                "remove that package."
-            )
-            return []
-
-    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
-        """Send a message. Raises NotificationNotSentError; whether it arrived is not known after a fault."""
-        try:
-            self._channel.send(message, recipient, seconds=seconds)
-        except NotificationNotSentError:
-            raise
-        except Exception as error:
-            log.info("The channel %s met a fault", self.name, exc_info=error)
-            fault = NotificationNotSentError(
-                f"The notification was not sent: the channel {self.name} of the package {self._package} met a fault: "
-                f"{error_of(error)} Correct or remove that package."
-            )
-            fault.may_have_arrived = True
-            raise fault from error
 
 
 def own_channels(settings: Settings) -> Iterator[Channel]:
     """The platform's channels that the settings ask for."""
     if settings.notify_log:
+        from dcc.notify.channels.log import LogChannel
+
         yield LogChannel()
     if settings.notify_webhook:
         from dcc.notify.channels.webhook import WebhookChannel
