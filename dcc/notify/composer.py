@@ -11,15 +11,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
-from dcc.messages import Message, mark, mark_plural
+from dcc.messages import mark, mark_plural
 from dcc.naming import Action
 from dcc.notify.digests import Digest
 from dcc.notify.messages import Attachment, NewsKind, Notification
-from dcc.notify.outages import OutageEntry
+from dcc.notify.outages import OutageEntry, Recovery
 from dcc.phases import Status
 from dcc.reports.causes.cause import COUNTS, Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
@@ -28,7 +27,7 @@ from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.reports.submissions.model import SubmissionLine
 from dcc.reports.submissions.plain_text import example_line
-from dcc.reports.submissions.sentences import next_of_line, who_acts
+from dcc.reports.submissions.sentences import functions, next_of_line, who_acts
 from dcc.reports.submissions.templates import render
 from dcc.runtime.json_values import fields_of, json_ready
 from dcc.settings import Settings
@@ -221,22 +220,13 @@ class Composer:
         }
         return self._message(message_id, NewsKind.SESSION, "summary", catalogue, values, {}, session=session)
 
-    def outages(
-        self,
-        message_id: str,
-        away: Sequence[OutageEntry],
-        back: Mapping[str, Message | str],
-        gone: Mapping[str, int] = MappingProxyType({}),
-    ) -> Notification:
-        """New outages and recoveries; `back` has the labels of what recovered, by subject.
-
-        `gone` counts the archives that were taken for gone at sources that recovered.
-        """
+    def outages(self, message_id: str, away: Sequence[OutageEntry], back: Mapping[str, Recovery]) -> Notification:
+        """New outages, and recoveries by subject."""
         catalogue = self.catalogue(None)
         what = [catalogue.say(trouble.headline, thing=catalogue.tell(trouble.label)) for trouble in away[:1]]
         what += [
-            catalogue.say("Back to normal: {thing}", thing=catalogue.tell(label))
-            for label in list(back.values())[: 1 - len(what)]
+            catalogue.say("Back to normal: {thing}", thing=catalogue.tell(recovery.label))
+            for recovery in list(back.values())[: 1 - len(what)]
         ]
         more = len(away) + len(back) - 1
         if more:
@@ -250,12 +240,9 @@ class Composer:
                 }
                 for one in away
             ],
-            "back": [
-                {"what": subject, "name": str(label), "gone": gone.get(subject, 0)} for subject, label in back.items()
-            ],
+            "back": [{"what": subject, "name": str(one.label), "gone": one.gone} for subject, one in back.items()],
         }
-        recovered = [{"label": label, "gone": gone.get(subject, 0)} for subject, label in back.items()]
-        values = {"headline": catalogue.list(what), "away": away, "back": recovered}
+        values = {"headline": catalogue.list(what), "away": away, "back": list(back.values())}
         session = next((one.session for one in away), None)
         kind = NewsKind.OUTAGE if away else NewsKind.RECOVERY
         return self._message(message_id, kind, "outage", catalogue, values, data, session=session)
@@ -361,8 +348,7 @@ class Composer:
         **about: Any,
     ) -> Notification:
         filled = {
-            **catalogue.functions,
-            "catalogue": catalogue,
+            **functions(catalogue),
             "language": catalogue.tag,
             "direction": catalogue.direction,
             "outcome_words": OUTCOME_TEXTS,

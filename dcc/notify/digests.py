@@ -30,7 +30,6 @@ from dcc.tracker.queries.session_submissions import session_submission_ids, sess
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, submission_key_of
 
-_ACCEPTED: Final = "accepted"
 _NO_NEWS: Final = frozenset(
     {
         Outcome.WAITING,
@@ -153,17 +152,14 @@ def causes_of(
 
 
 def _item(line: SubmissionLine, md5: str | None, session_id: int, centre_id: int) -> NewsItem:
-    outcome = str(line.outcome) if line.tone.needs_somebody else _ACCEPTED
     changed = "" if line.changed is None else f" changed {line.changed}"
+    what = f"accepted {md5}"
     if line.outcome is Outcome.CHANGED:
         # Each change is reported once, whatever becomes of its other data.
-        return NewsItem(NewsKind.ZIP, str(line.key), changed.strip(), session_id, centre_id)
-    # Documents that were corrected or submitted again are news as well.
-    what = (
-        f"{outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
-        if line.tone.needs_somebody
-        else f"{outcome} {md5}"
-    )
+        what = changed.strip()
+    elif line.tone.needs_somebody:
+        # Documents that were corrected or submitted again are news as well.
+        what = f"{line.outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
     return NewsItem(NewsKind.ZIP, str(line.key), what, session_id, centre_id)
 
 

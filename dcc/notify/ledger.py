@@ -135,7 +135,7 @@ class Ledger:
             if state in NOTIFIED:
                 # Only the last outcome counts, so that the same failure is news again after a success.
                 subjects = [item.subject for item in claim.items if item.kind is NewsKind.ZIP]
-                _forget(connection, NewsKind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
+                _forget(connection, subjects, claim.channel, claim.recipient, but=claim.message_id)
 
         self._write(work)
 
@@ -237,9 +237,9 @@ class Ledger:
         with self._tracker.connect() as connection:
             return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(_LISTED)))
 
-    def forget(self, kind: NewsKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
-        """Remove items of the recipient: if they happen again, they are news."""
-        self._write(lambda connection: _forget(connection, kind, subjects, channel, recipient))
+    def forget(self, submissions: Sequence[str], channel: str, recipient: str) -> None:
+        """Remove what the recipient received of submissions: if it happens again, it is news."""
+        self._write(lambda connection: _forget(connection, submissions, channel, recipient))
 
     def last_session(self) -> int:
         """The last session whose news were sent; 0 for none."""
@@ -316,7 +316,7 @@ def _same_message(connection: Connection, rows: Sequence[Any]) -> str | None:
     With fewer or more items, a recipient would take news for a repeated message.
     """
     before = {row.message_id for row in rows}
-    if len(before) != 1 or not all(row.attempts for row in rows):
+    if len(before) != 1:
         return None
     (message_id,) = before
     of_message = select(func.count()).select_from(NotificationRow).where(NotificationRow.message_id == message_id)
@@ -342,12 +342,10 @@ def _row(item: NewsItem, key: str, message_id: str, channel: str, recipient: str
     }
 
 
-def _forget(
-    connection: Connection, kind: NewsKind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
-) -> None:
-    """Remove the rows of these items, all `but` those of one message."""
+def _forget(connection: Connection, subjects: Sequence[str], channel: str, recipient: str, *, but: str = "") -> None:
+    """Remove the rows of these submissions, all `but` those of one message."""
     query = select(NotificationRow.id).where(
-        NotificationRow.kind == kind,
+        NotificationRow.kind == NewsKind.ZIP,
         NotificationRow.channel == channel,
         NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
         NotificationRow.message_id != but,

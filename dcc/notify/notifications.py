@@ -157,7 +157,7 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
             path = outages.claim_tracker_outage(settings, channel.name, recipient)
             if path is None:
                 continue
-            _send_alone(settings, channel, recipient, [trouble], [])
+            _send_alone(settings, channel, recipient, [trouble], {})
             sentences.append(f"{recipient} was notified that the tracker is away.")
         except (DccError, OSError) as failure:
             if path is not None and not getattr(failure, "may_have_arrived", False):
@@ -185,7 +185,7 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
         except FileNotFoundError:
             continue
         try:
-            _send_alone(settings, channel, recipient, [], [outages.TRACKER])
+            _send_alone(settings, channel, recipient, [], {outages.TRACKER: outages.Recovery(outages.TRACKER)})
         except DccError as failure:
             if not getattr(failure, "may_have_arrived", False):
                 outages.claim_tracker_outage(settings, channel.name, recipient)
@@ -197,9 +197,13 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
 
 
 def _send_alone(
-    settings: Settings, channel: Channel, recipient: str, away: Sequence[outages.OutageEntry], back: Iterable[str]
+    settings: Settings,
+    channel: Channel,
+    recipient: str,
+    away: Sequence[outages.OutageEntry],
+    back: Mapping[str, outages.Recovery],
 ) -> None:
-    message = Composer(settings).outages(uuid.uuid4().hex, away, {subject: subject for subject in back})
+    message = Composer(settings).outages(uuid.uuid4().hex, away, back)
     channel.send(message, recipient, seconds=settings.notify_seconds)
 
 
@@ -273,7 +277,7 @@ def _notify_outages(
     with round_.tracker.connect() as connection:
         lost = outages.lost_from_store(connection, round_.settings)
         away = [*troubles, *lost, *outages.unreachable_sources(connection, round_.settings, session_id)]
-        fine = fine if lost else {**fine, outages.ARCHIVES: outages.ARCHIVES}
+        fine = {**fine, outages.ARCHIVES: outages.ARCHIVES}
         if dead:
             away += outages.dead_sessions(connection, round_.settings)
     reported = {(channel.name, recipient) for channel, recipient in round_.opened.recipients(Audience.REPORTED)}
@@ -294,13 +298,13 @@ def _notify_outages_to(
     open_outages = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
         back = outages.ended_outages(connection, open_outages, away)
-        gone = outages.archives_gone(connection, back)
     still = {trouble.subject for trouble in away if not trouble.over}
-    back |= {subject: label for subject, label in fine.items() if subject in open_outages and subject not in still}
+    well = [subject for subject in fine if subject in open_outages and subject not in still]
+    back |= {subject: outages.Recovery(fine[subject]) for subject in well}
     if ends_others_of is not None:
         others = open_outages.keys() - still - fine.keys()
         back |= {subject: None for subject in others if subject.startswith(ends_others_of)}
-    for subject in [subject for subject, label in back.items() if label is None]:
+    for subject in [subject for subject, recovery in back.items() if recovery is None]:
         if not round_.dry:
             ledger.end_outage(open_outages[subject])
         del back[subject]
@@ -309,8 +313,9 @@ def _notify_outages_to(
     recoveries = {NewsItem(NewsKind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
 
     def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:
-        labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
-        return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels, gone)
+        told = {recoveries[item] for item in items if item in recoveries}
+        recovered = {subject: recovery for subject, recovery in back.items() if recovery and subject in told}
+        return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], recovered)
 
     now = round_.notify(channel, recipient, [*by_item, *recoveries], compose)
     if round_.dry:

@@ -93,7 +93,7 @@ class SessionNotifier:
 
         for channel, recipient in self._round.opened.recipients(Audience.SUMMARY):
             if well and not self._round.dry:
-                self._round.ledger.forget(NewsKind.ZIP, well, channel.name, recipient)
+                self._round.ledger.forget(well, channel.name, recipient)
             self._round.notify(channel, recipient, [summary, *items], compose, _has_zips)
 
     def _compose_digest(

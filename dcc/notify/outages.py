@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
@@ -117,6 +117,13 @@ class WatchedState:
     outage: OutageEntry | None = None
 
 
+class Recovery(NamedTuple):
+    """What works again, and how many archives the last crawl of a source took for gone."""
+
+    label: Message | str
+    gone: int = 0
+
+
 def unreachable_sources(connection: Connection, settings: Settings, session_id: int | None = None) -> list[OutageEntry]:
     """The sources that failed in a session (None: the last), and in as many before as the settings ask for.
 
@@ -203,42 +210,30 @@ def lost_from_store(connection: Connection, settings: Settings) -> list[OutageEn
 
 def ended_outages(
     connection: Connection, subjects: Iterable[str], away: Iterable[OutageEntry]
-) -> dict[str, Message | str | None]:
-    """The subjects that recovered, each with its label; sessions are not among them.
+) -> dict[str, Recovery | None]:
+    """The sources among the subjects that recovered.
 
-    None instead of a label: the outage ends without a message, as of a source that is not crawled any more.
+    None instead: the outage ends without a message, as of a source that is not crawled any more.
     """
-    still = {trouble.subject for trouble in away}
-    wanted = {subject: source for subject, source in _sources_of(subjects).items() if subject not in still}
+    kind, still = SubjectKind.SOURCE, {trouble.subject for trouble in away}
+    wanted = {each: int(each.removeprefix(kind)) for each in subjects if each.startswith(kind) and each not in still}
     if not wanted:
         return {}
     addresses = {address.id: address for address in load_addresses(connection)}
     crawls = latest_crawls(connection, sources=[*wanted.values()])
-    back: dict[str, Message | str | None] = {}
+    back: dict[str, Recovery | None] = {}
     for subject, source in wanted.items():
+        crawl = crawls.get(source)
         if source not in addresses:
             back[subject] = None
-        elif source not in crawls or not _is_outage(crawls[source]):
-            back[subject] = addresses[source].label
+        elif crawl is None or not _is_outage(crawl):
+            back[subject] = Recovery(addresses[source].label, 0 if crawl is None else crawl.gone)
     return back
 
 
 def _is_outage(crawl: CrawlEntry) -> bool:
     shrank = crawl.error is not None and crawl.error.kind == ListingShrunkError.short_name()
     return shrank or crawl.outcome is CrawlOutcome.FAILED
-
-
-def archives_gone(connection: Connection, subjects: Iterable[str]) -> dict[str, int]:
-    """How many archives the last crawl of each of these sources took for gone, by subject; without noughts."""
-    sources = [*_sources_of(subjects).values()]
-    crawls = latest_crawls(connection, sources=sources) if sources else {}
-    return {f"{SubjectKind.SOURCE}{number}": crawl.gone for number, crawl in crawls.items() if crawl.gone}
-
-
-def _sources_of(subjects: Iterable[str]) -> dict[str, int]:
-    """The ids of the sources that subjects are about, by subject."""
-    kind = SubjectKind.SOURCE
-    return {subject: int(subject.removeprefix(kind)) for subject in subjects if subject.startswith(kind)}
 
 
 def sessions_after(connection: Connection, last: int, limit: int) -> list[int]:

@@ -19,7 +19,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import CrawlOutcome, SubmissionKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
-from dcc.sources.crawl_policy import CrawlDue, DueReason, overdue_at
+from dcc.sources.crawl_policy import CrawlDue, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.foreign_archives import is_declined
 from dcc.tracker.models import (
@@ -50,7 +50,7 @@ _LEAST_GAPS, _FEW_GAPS, _LAST_GAPS, _LAST_NAMES = 10, 3, 20, 200
 class CrawledSource:
     """A file source that must be crawled: when it last was wholly listed; None for never.
 
-    `since` is when it was listed, or else registered. `overdue`: that is too long ago, and it is not paused.
+    `since` is when it was listed, or else registered. `overdue`: that is too long ago, paused or not.
     `is_tried`: since then, sessions have tried not so long ago. `due` says whether and why it is left alone at present.
     """
 
@@ -131,7 +131,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         partition = source_partition(centre, source_id)
         is_tried = tried is not None and tried >= before
         due = dues[source_id]
-        overdue = due.why is not DueReason.PAUSED and overdue_at(due.policy, since, now - before) < now
+        overdue = overdue_at(due.policy, since, now - before) < now
         found.append(CrawledSource(source_id, partition, centre, listed, since, overdue, is_tried, due))
     return found
 
@@ -223,7 +223,7 @@ def late_centres(connection: Connection, settings: Settings, now: datetime) -> M
 
     Through are those that sessions are done with, and those that wait for quality control alone. What failed, or waits
     for its download, counts while a file source still has it. What was withdrawn or declined does not, nor what is
-    refused by its name, of which no document is known.
+    refused by its name, which tells no centre.
     """
     before = now - timedelta(days=settings.overdue_days)
     since = func.min(_first_seen())
@@ -267,12 +267,10 @@ def _not_through(settings: Settings) -> ColumnElement[bool]:
     until = int(settings.last_phase)
     waits = or_(ZipAction.phase_id < until, and_(ZipAction.phase_id == until, ZipAction.status_id < int(Status.DONE)))
     failed = ZipAction.status_id == int(Status.FAILED)
-    refused = and_(failed, ZipAction.phase_id == int(Phase.ZIP_NAME))
     return and_(
         ZipAction.phase_id < int(Phase.QC),
         ZipAction.status_id != int(Status.CANCELLED),
         or_(waits, failed),
-        ~refused,
         ~is_acknowledged(),
         ~is_on_hold(),
     )

@@ -90,14 +90,15 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(monkeypatch: pyte
     done.set()
 
 
-def taking(size: int) -> Talk:
+def taking(size: int, of_recipient: bytes = b"250 fine") -> Talk:
     """A mail server that takes so many bytes of a message, hangs up and answers nothing about it."""
+    answers = {b"rcpt": of_recipient, b"data": b"354 go on"}
 
     def talk(connection: socket.socket) -> None:
         connection.sendall(b"220 here\r\n")
         with connection.makefile("rb") as lines:
             for line in lines:
-                connection.sendall(b"354 go on\r\n" if line == b"data\r\n" else b"250 fine\r\n")
+                connection.sendall(answers.get(line[:4].lower(), b"250 fine") + b"\r\n")
                 if line == b"data\r\n":
                     lines.read(size)
                     return
@@ -108,7 +109,7 @@ def taking(size: int) -> Talk:
 @pytest.mark.parametrize(("size_bytes", "whole"), [(10_000_000, False), (100, True)])
 def test_a_mail_may_have_arrived_only_if_all_of_it_was_sent(size_bytes: int, whole: bool) -> None:
     message = letter()
-    message.set_content("text\n" * (size_bytes // 5))
+    message.set_content(f"{'x' * 99}\n" * (size_bytes // 100))
     with serving(taking(100)) as (hostname, _):
         one = transport(f"smtp://{hostname}", send_seconds=20.0)
         with pytest.raises(NotificationNotSentError):
@@ -116,12 +117,17 @@ def test_a_mail_may_have_arrived_only_if_all_of_it_was_sent(size_bytes: int, who
         assert one.may_have_arrived is whole
 
 
-def test_the_channel_tells_that_a_mail_may_have_arrived() -> None:
-    with serving(taking(100)) as (hostname, _):
+@pytest.mark.parametrize(
+    ("answer", "told"), [(b"250 fine", (True, False)), (b"450 later", (False, False)), (b"550 no", (False, True))]
+)
+def test_the_channel_tells_that_a_mail_may_have_arrived_or_is_refused_for_good(
+    answer: bytes, told: tuple[bool, bool]
+) -> None:
+    with serving(taking(100, answer)) as (hostname, _):
         channel = MailChannel(Settings(smtp_url=SecretStr(f"smtp://{hostname}")))
         with pytest.raises(NotificationNotSentError) as unanswered:
             channel.send(Notification("0" * 32, NewsKind.TEST, "s", "t"), "b@example.org", seconds=10)
-    assert unanswered.value.may_have_arrived
+    assert (unanswered.value.may_have_arrived, unanswered.value.recipient_refused) == told
 
 
 SECRET = "signing key/4711"
@@ -158,9 +164,9 @@ def receiver() -> Iterator[Callable[..., Receiver]]:
         yield lambda certificate=None: stack.enter_context(Receiver(certificate))
 
 
-def channel(port: int, scheme: str = "http", **settings: object) -> WebhookChannel:
+def channel(port: int, scheme: str = "http", pause: float = 0.01, **settings: object) -> WebhookChannel:
     made = load_settings(notify_webhook=f"{scheme}://127.0.0.1:{port}{PATH}", notify_webhook_secret=SECRET, **settings)
-    return WebhookChannel(made, pause=0.01)
+    return WebhookChannel(made, pause=pause)
 
 
 def failure(one: WebhookChannel, seconds: float = 20) -> NotificationNotSentError:
@@ -193,13 +199,15 @@ def test_what_it_gets_is_json_and_signed_with_the_time(receiver: Callable[..., R
 
 def test_a_server_in_trouble_is_tried_again_with_the_same_message(receiver: Callable[..., Receiver]) -> None:
     server = receiver()
-    server.statuses = [503, 500, 204]
+    server.statuses = [503, 429, 204]
     channel(server.port).send(MESSAGE, "", seconds=20)
     assert [json.loads(body)["id"] for _, _, body in server.got] == [MESSAGE.id] * 3
     server.statuses = [502]
     error = failure(channel(server.port))
     assert "answered 502 Bad Gateway" in str(error)
     assert (len(server.got), error.may_have_arrived) == (6, False)
+    # A pause that would last beyond its time is not made.
+    assert "answered 502" in str(failure(channel(server.port, pause=5), seconds=4))
     # A redirect is not followed, nor a refusal tried again.
     server.got.clear()
     answers = {302: "302 Found, and redirects are not followed", 400: "400 Bad Request", 401: "401"}
@@ -212,7 +220,7 @@ def test_a_server_in_trouble_is_tried_again_with_the_same_message(receiver: Call
 def test_a_server_that_does_not_answer_is_given_up_and_may_have_taken_it(receiver: Callable[..., Receiver]) -> None:
     server = receiver()
     server.hangs = True
-    error = failure(channel(server.port), seconds=1.5)
+    error = failure(channel(server.port), seconds=0.5)
     assert "did not answer in time" in str(error)
     assert error.may_have_arrived is True
 

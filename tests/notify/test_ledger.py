@@ -47,8 +47,10 @@ def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine)
         assert list(claim.items) == ITEMS
         assert ledger.begin(claim)
         ledger.record_result(claim, SendState.FAILED, "It is down.")
+    assert ledger.closed_items(ITEMS, "mail", "a@b") == []
     execute_in(tracker, update(NotificationRow).values(attempts=MAX_ATTEMPTS))
     assert ledger.claim(ITEMS, "mail", "a@b").items == ()
+    assert ledger.closed_items(ITEMS, "mail", "a@b") == ITEMS
 
 
 @only_sqlite
@@ -81,6 +83,14 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     assert tried[:8] == [0, 1, 2, 3, 4, 5, 7, 11]
     assert 20 < len(tried) < MAX_ATTEMPTS
     assert tried[-1] > 3 * 24 * 60 - 200
+    assert NewsKind.OUTAGE in [row.kind for row in ledger.entries()]
+    for number in (2, 3):
+        execute_in(tracker, CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
+        failed(ledger, [NewsItem(NewsKind.DIGEST, f"session {number}, H", "", number)])
+    assert ledger.sessions_due()[:2] == [3, 2]
+    for number in (3, 1):
+        ledger.record_session(number)
+    assert (ledger.last_session(), {row.channel for row in ledger.entries()}) == (3, {"mail", "webhook"})
     assert ledger.unsent([told], "mail", "a@b") == []
 
 

@@ -123,7 +123,7 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(mail
     (summary,) = mailing.letters(WRANGLER)
     assert BAD in text_of(summary)
     assert GOOD not in text_of(summary)
-    assert summary["References"] != letter["References"]
+    assert (summary["References"] != letter["References"], summary["Reply-To"]) == (True, None)
 
 
 @pytest.mark.parametrize("fault", ["bad-checksum-file", "file-not-readable"])
@@ -266,6 +266,10 @@ def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
         assert mailing.subjects(WRANGLER) == [f"DCC: Back to normal: {label}"]
         mailing.run_session()
     assert mailing.subjects(CENTRE) == []
+    # Who gets the session's report reads it there.
+    shutil.move(mailing.folder.path, away)
+    mailing.with_settings(report_to=WRANGLER, notify_outage_crawls=1).run_session()
+    assert [subject.partition(" session ")[0] for subject in mailing.subjects(WRANGLER)] == ["DCC"]
 
 
 def test_that_a_listing_which_shrank_was_believed_is_told_when_its_outage_ends(mailing: Mailing) -> None:
@@ -367,6 +371,9 @@ def test_a_session_whose_process_died_is_told_once(mailing: Mailing, told_by_sen
         for _ in range(2):
             notify_due(mailing.tracker, mailing.settings)
         assert mailing.subjects(WRANGLER) == [f"DCC: Outage: session {session.id}"]
+        with open_session(mailing.tracker, mailing.settings) as unfinished:
+            unfinished.hand_over()
+        assert mailing.subjects(WRANGLER) == []
     mailing.run_session()
     (told,) = mailing.letters(WRANGLER)
     if told_by_sensor:
@@ -572,6 +579,12 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
     assert "ZeroDivisionError" in " ".join(round_.conclude())
     assert round_.ledger.unsent([NewsItem(NewsKind.ADDRESS, "a")], "mail", "somebody") != []
+    # What ends the round leaves the news to the next one.
+    news = [NewsItem(NewsKind.ADDRESS, "c")]
+    for error in (TrackerUnreachableError("It is away."), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            round_.notify(channel, "somebody", news, Mock(side_effect=error))
+        assert round_.ledger.unsent(news, "mail", "somebody") == news
 
 
 def test_what_another_process_claims_meanwhile_is_not_sent(
@@ -606,6 +619,20 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
         tell_all(installation, second, monkeypatch)
         assert second.tried == (again or ["c", "d"])
         assert (second.ids[:2] == first.ids) is repeats
+
+
+def test_news_of_the_tracker_that_may_have_arrived_are_not_sent_again(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsure = NotificationNotSentError("It did not answer.")
+    unsure.may_have_arrived = True
+    channel, settings = Recording(unsure), installation.with_settings(notify_log=True).settings
+    monkeypatch.setattr("dcc.notify.notifications.open_channels", lambda _: OpenedChannels([channel]))
+    for _ in range(2):
+        notify_tracker_outage(settings, TrackerUnreachableError("It is away."))
+    for _ in range(2):
+        notify_due(installation.tracker, settings)
+    assert channel.tried == ["a", "b"] * 2
 
 
 def test_an_owner_is_told_once_in_its_language_of_an_archive_on_the_server_of_another(mailing: Mailing) -> None:

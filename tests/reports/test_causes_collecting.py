@@ -60,6 +60,8 @@ GOOD, SCHEMA, BROKEN, NAMED = (
     "add/X.2013-10-31.1.impc.zip",
 )
 
+AVAILABLE, MAINTENANCE = SourceState.AVAILABLE, SourceState.MAINTENANCE
+
 
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Catalogue:
@@ -316,9 +318,17 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
     data.validate()
     assert why() == {SkipReason.EMPTY}
     with writing(data.tracker) as connection:
-        file_sources.set_source_state(connection, source, SourceState.MAINTENANCE)
+        file_sources.set_source_state(connection, source, MAINTENANCE)
         centres.set_centre_active(connection, "H", False)
     assert why() == {SkipReason.STATE, SkipReason.INACTIVE, SkipReason.EMPTY}
+    # Nor has anybody to correct it meanwhile.
+    data.folder.path.rename(data.folder.path.with_name("moved"))
+    for state, is_active in ((AVAILABLE, True), (AVAILABLE, False), (MAINTENANCE, True)):
+        with writing(data.tracker) as connection:
+            file_sources.set_source_state(connection, source, state)
+            centres.set_centre_active(connection, "H", is_active)
+        data.validate()
+        assert bool(causes(data, "H")) is (state is AVAILABLE and is_active)
 
 
 def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_taken_anew(data: DataInstallation) -> None:

@@ -13,7 +13,7 @@ from dcc.reports.causes.cause import Cause, Fact, FindingGroup, count_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.sentences import cleared
 from dcc.settings import Settings
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, Severity
 
 FIRST, SECOND = "H.2013-10-31.1.impc.zip", "H.2013-10-31.2.impc.zip"
 
@@ -61,6 +61,10 @@ def test_findings_that_share_a_value_have_one_cause() -> None:
     assert causes["S4", "X"].acts is Actor.REGISTRY
     assert causes["S4", "Y"].findings == 1
     assert (causes["S4", "X"].documents, causes["S4", "X"].zips) == (1, 1)
+    # Its example is one of the worst.
+    warned, failed = found("S4", "X", severity="warning"), found("S4", "X", document=2)._replace(first=8)
+    ((cause, example),) = count_causes([Given([warned, failed])]).items()
+    assert (cause.severity, example.id) == (Severity.ERROR, 8)
 
 
 def test_what_has_other_causes_too_is_not_cleared_by_one_fix() -> None:
@@ -82,6 +86,8 @@ def test_an_archive_that_fails_for_other_reasons_is_not_cleared() -> None:
     assert (causes["S4", "X"].zips, causes["S4", "X"].clears_zips) == (2, 1)
     warned = [found("member-ignored", None, document=None, kind=None, severity="warning")]
     assert counted(found("S4", "X"), elsewhere=warned)["S4", "X"].clears_zips == 1
+    both = counted(found("S4", "X", severity="warning"), elsewhere=elsewhere)
+    assert [both[of].clears_zips for of in (("corrupt-archive", ""), ("S4", "X"))] == [1, 0]
 
 
 def test_what_could_not_be_checked_is_for_the_coordination_centre() -> None:

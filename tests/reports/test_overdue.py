@@ -4,13 +4,18 @@ from datetime import date, timedelta
 
 import pytest
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import DeltaStrategy
+from dcc.tracker import progress
+from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.submission_lists import select_submissions
 from dcc.tracker.register.file_sources import change_source
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
@@ -56,15 +61,27 @@ def test_failed_archives_are_named_however_many_others_wait(
 ) -> None:
     monkeypatch.setattr("dcc.reports.overdue.NAMED", 1)
     folder = installation.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip", b"no zip at all")
+    keys = [f"add/H.2013-10-31.{increment}.impc.zip" for increment in range(1, 5)]
+    folder.put("add/H.2013-02-31.1.impc.zip", b"refused by its name")
+    folder.put(keys[0], b"no zip at all")
     installation.run_session()
-    for increment in (2, 3):
-        folder.put(f"add/H.2013-10-31.{increment}.impc.zip", b"x")
+    for key in keys[1:]:
+        folder.put(key, b"x")
     installation.crawl()
     later = utc_now() + timedelta(days=installation.settings.overdue_days + 1)
     late = in_reading(installation.tracker, late_centres, installation.settings, later)["H"]
-    assert (late.failed, late.waiting) == (1, 2)
+    assert (late.failed, late.waiting) == (1, 3)
     assert [one.status is Status.FAILED for one in late.zips] == [False, True]
+    # What somebody decided on is not overdue.
+    with writing(installation.tracker) as tracker:
+        failed, held, cancelled = (
+            [one.id for one in select_submissions(tracker, SubmissionFilter(), [key])] for key in keys[:3]
+        )
+        record_decisions(tracker, DecisionKind.ACKNOWLEDGE, failed, by="tester", reason="hopeless")
+        record_decisions(tracker, DecisionKind.HOLD, held, by="tester", reason="for now")
+        progress.cancel(tracker, cancelled, "tester", "Not meant.")
+        late = late_centres(tracker, installation.settings, later)["H"]
+    assert (late.failed, [str(one.key) for one in late.zips]) == (0, keys[3:])
 
 
 def test_archives_that_are_gone_before_their_download_or_declined_are_not_overdue(installation: Installation) -> None:

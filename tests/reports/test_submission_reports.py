@@ -333,7 +333,7 @@ def test_what_was_only_seen_waits_to_be_fetched(installation: Installation) -> N
     installation.add_folder().put(world.GOOD)
     installation.crawl()
     report = in_reading(installation.tracker, collect_submission, None, key_of(world.GOOD), installation.settings)
-    page = Page(render_html(report, load_catalogue("en", installation.settings)))
+    page = Page(render_html(report, load_catalogue("en", installation.settings), installation.settings))
     assert report.outcome is Outcome.WAITING
     assert page.problems() == []
     assert "It was never fetched." in page.section("arrival")

@@ -205,7 +205,7 @@ def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can
     _have_documents(installation.tracker, 10_000, errors=3)
     catalogue = load_catalogue("en", installation.settings)
     report = in_reading(installation.tracker, collect_submission, None, key, installation.settings)
-    page = render_html(report, catalogue)
+    page = render_html(report, catalogue, installation.settings)
     assert len(page.encode()) < LARGEST_PAGE
     assert (report.documents_total, report.documents_failed, report.found) == (10_001, 10_000, 30_000)
     assert "9,801 more documents are not listed." in Page(page).section("documents")
@@ -251,7 +251,7 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))
     texts = {"causes": (cause,) * MAX_CAUSES, "reasons": (reason,) * 20, "hosts": hosts}
     report = replace(base, pictures=(_large(),) * 3, **texts)
-    page = render_html(report, desk.catalogue())
+    page = render_html(report, desk.catalogue(), desk.data.settings)
     assert len(page.encode()) < LARGEST_PAGE
     assert "2 more pictures are left out" in Page(page).section("pictures")
     assert len(stored_reports.json_text(report, desk.catalogue()).encode()) < LARGEST_PAGE

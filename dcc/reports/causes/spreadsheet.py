@@ -103,8 +103,19 @@ def write_findings_spreadsheet(
     if path.suffix.lower() != ".xlsx":
         raise ExportError(f"A spreadsheet is written as an Excel file, and {path} does not end with .xlsx. Rename it.")
     try:
-        with TemporaryDirectory() as folder, replacement_file(path, PRIVATE_FILE) as part:
-            return _write(part, folder, _facts(tracker, qc, found), found.causes, catalogue, max_rows)
+        with (
+            TemporaryDirectory() as folder,
+            replacement_file(path, PRIVATE_FILE) as part,
+            xlsxwriter.Workbook(str(part), {**_OPTIONS, "tmpdir": folder}) as workbook,
+        ):
+            causes, facts = found.causes[: max_rows - 1], _facts(tracker, qc, found)
+            _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, causes, catalogue)
+            name = catalogue.say(mark("Findings"))
+            sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(facts, max_rows - 2), catalogue)
+            is_cut = next(facts, None) is not None
+            if is_cut:
+                sheet.write_string(number + 1, 0, catalogue.say(_CUT))
+            return WrittenSpreadsheet(len(causes), number, is_cut)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
             f"The spreadsheet {path} cannot be written: {getattr(error, 'strerror', None) or error}. Name a file in a "
@@ -128,25 +139,6 @@ def _facts(tracker: Connection, qc: Connection | None, found: FoundCauses) -> It
         for fact in DataFacts(qc, found.scope).rows():
             document = failed.get((fact.code, str(fact.details.get("centre")), fact.value or ""))
             yield fact if document is None else replace(fact, failed_document=document)
-
-
-def _write(
-    path: Path,
-    temporary: str,
-    findings: Iterator[Fact],
-    causes: Sequence[Cause],
-    catalogue: Catalogue,
-    max_rows: int,
-) -> WrittenSpreadsheet:
-    with xlsxwriter.Workbook(str(path), {**_OPTIONS, "tmpdir": temporary}) as workbook:
-        listed = causes[: max_rows - 1]
-        _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, listed, catalogue)
-        name = catalogue.say(mark("Findings"))
-        sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(findings, max_rows - 2), catalogue)
-        is_cut = next(findings, None) is not None
-        if is_cut:
-            sheet.write_string(number + 1, 0, catalogue.say(_CUT))
-    return WrittenSpreadsheet(len(listed), number, is_cut)
 
 
 def _add_sheet(

@@ -129,7 +129,7 @@ def collect_submission(
     story = submission_story(tracker, key, with_documents=False)
     line, states = line_of(tracker, key, qc)
     latest = story.latest
-    documents = () if latest is None else list_documents(tracker, qc, key, latest, limit=MAX_DOCUMENTS)
+    documents = () if latest is None else _list_documents(tracker, qc, key, latest)
     foreign = next(iter(unfetched_archives(tracker, key=key)), None)
     return SubmissionReport(
         key=key,
@@ -263,14 +263,10 @@ def _sources(
 
     With `done`, it is of a session: what was not taken is of now, and not told.
     """
-
-    def is_well(source: SourceEntry) -> bool:
-        crawl = crawls.get(source.id)
-        return crawl is not None and crawl.error is None
-
+    well = {number for number, crawl in crawls.items() if crawl.error is None}
     reports: list[SourceReport] = []
     left = MAX_NOT_TAKEN
-    for source in sorted(sources, key=is_well)[:MAX_SOURCES]:
+    for source in sorted(sources, key=lambda one: one.id in well)[:MAX_SOURCES]:
         rows = skipped_entries(tracker, source.id) if left > 0 and done is None else []
         reports.append(
             SourceReport(
@@ -423,10 +419,10 @@ COUNTED: Final = ("specimens", "experiments", "lines", "housings", "measurements
 """What a document's row in the QC database counts."""
 
 
-def list_documents(
-    connection: Connection, qc: Connection | None, key: SubmissionKey, download: DownloadStory, *, limit: int
+def _list_documents(
+    connection: Connection, qc: Connection | None, key: SubmissionKey, download: DownloadStory
 ) -> tuple[DocumentReport, ...]:
-    """The first `limit` documents of a download: those that failed, those held, then the others."""
+    """The first documents of a download: those that failed, those held, then the others."""
     of_download = (
         entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.download_id == download.id)
     )
@@ -445,7 +441,7 @@ def list_documents(
         .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
         .where(XmlFile.download_id == download.id)
         .order_by(rank, XmlFile.phase_id, XmlFile.id)
-        .limit(limit)
+        .limit(MAX_DOCUMENTS)
     )
     rows = connection.execute(query).all()
     entries = _log_entries(connection, [row.id for row in rows])

@@ -71,7 +71,7 @@ class Images(NamedTuple):
 def render_html(
     report: Report,
     catalogue: Catalogue,
-    settings: Settings | None = None,
+    settings: Settings,
     *,
     link_of_submission: Callable[[SubmissionKey], str] | None = None,
     link_of_document: Callable[[SubmissionKey, str], str] | None = None,
@@ -85,7 +85,6 @@ def render_html(
     A DCC's own templates are taken from the directory that `settings` name (DCC_TEMPLATES_DIRECTORY). Raises
     ConfigurationError when one of them cannot be used.
     """
-    own = None if settings is None else settings.templates_directory
     values: dict[str, Any] = {
         **report_values(report, report.causes, catalogue, link_of_submission),
         **common_values(catalogue, settings, place=place),
@@ -103,12 +102,11 @@ def render_html(
         "link_of_document": link_of_document,
         "images": images_of(() if isinstance(report, SessionReport) else report.pictures),
     }
-    return render(f"reports/{report.kind}.html", values, own=own)
+    return render(f"reports/{report.kind}.html", values, own=settings.templates_directory)
 
 
 def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> str:
     """The page of a replay. Raises ConfigurationError as `render_html`."""
-    own = settings.templates_directory
     values = {
         **common_values(catalogue, settings),
         "report": {"made": utc_now()},
@@ -117,26 +115,25 @@ def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> s
         "changes": sorted(replay.changes, key=lambda one: not one.is_verdict),
         "most": _MAX_LINES,
     }
-    return render("reports/replay.html", values, own=own)
+    return render("reports/replay.html", values, own=settings.templates_directory)
 
 
 def common_values(
     catalogue: Catalogue,
-    settings: Settings | None,
+    settings: Settings,
     *,
     place: PageLocation | None = None,
     more_style: str = "",
     form_action: str = "'none'",
 ) -> dict[str, Any]:
     """What every page needs; with `more_style`, and where its forms may lead as a source of its security policy."""
-    own = None if settings is None else settings.templates_directory
-    style = render(_STYLE, {}, own=own).replace("</", "<\\/") + more_style
+    style = render(_STYLE, {}, own=settings.templates_directory).replace("</", "<\\/") + more_style
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     # A page may load its own style, known by its checksum, and pictures that are in it.
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
     return {
         **sentences.functions(catalogue),
-        "environment": None if settings is None else settings.environment,
+        "environment": settings.environment,
         "language": catalogue.tag,
         "direction": catalogue.direction,
         "style": Markup(style),  # noqa: S704
@@ -187,7 +184,6 @@ def report_values(
     values = {
         **cause_values(causes, catalogue, link_of_submission, contacts=contacts),
         "report": report,
-        "title_of_failing": sentences.title_of_failing(report),
         "outcome_words": labels.OUTCOME_TEXTS,
         "tone_words": labels.TONE_LABELS,
         "section_titles": labels.SECTION_TITLES,
@@ -203,6 +199,7 @@ def _submission_values(report: SubmissionReport, catalogue: Catalogue) -> dict[s
     told = {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY}
     return {
         "words": sentences.outcome_text(report),
+        "title_of_failing": sentences.title_of_failing(report),
         "is_acknowledged": sentences.is_acknowledged(report),
         "who_acts": sentences.who_acts_on(report, catalogue),
         "next_sentences": sentences.next_sentences(report),

@@ -20,7 +20,6 @@ from dcc.reports.submissions.model import (
     Noted,
     Outcome,
     PhaseStep,
-    Report,
     Section,
     SessionReport,
     SubmissionLine,
@@ -81,14 +80,12 @@ def outcome_text(report: SubmissionReport) -> labels.OutcomeText:
     return texts
 
 
-def is_acknowledged(report: Report) -> bool:
-    """Whether it is on a submission of which somebody said that nobody has to act."""
-    return isinstance(report, SubmissionReport) and any(
-        decision.kind is DecisionKind.ACKNOWLEDGE for decision in report.decisions
-    )
+def is_acknowledged(report: SubmissionReport) -> bool:
+    """Whether somebody said of the submission that nobody has to act."""
+    return any(decision.kind is DecisionKind.ACKNOWLEDGE for decision in report.decisions)
 
 
-def title_of_failing(report: Report) -> str:
+def title_of_failing(report: SubmissionReport) -> str:
     """The heading of what makes it fail, as a text for a catalogue."""
     return mark("What was wrong") if is_acknowledged(report) else WHAT_TO_CORRECT
 
