@@ -28,9 +28,10 @@ from dcc.rules.waivers import Waiver
 from dcc.session.data.rechecks import recheck
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import XmlFile
+from dcc.tracker.register import centres
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_faults import change, mixed
-from tests.support.asking import execute_in
+from tests.support.asking import execute_in, in_writing
 from tests.support.data_installations import SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.installations import MODIFIED
 from tests.support.prepared_databases import PreparedFile
@@ -162,6 +163,18 @@ def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: D
         copy.unlink()
     lost = run(data, ReplayProposal(), centres=["J"])
     assert ([str(key) for key in lost.missing], lost.archives) == (["add/J.2013-10-31.1.impc.zip"], 0)
+
+
+@pytest.mark.parametrize("named", ["H", "J"])
+def test_animals_in_an_archive_of_another_centre_are_there(data: DataInstallation, named: str) -> None:
+    """In a document that is named after either centre."""
+    in_writing(data.tracker, centres.delegate, "J", "H", recorded_by="wrangler")
+    ((_, animals),) = specimens(centre="J").items()
+    data.put("add/H.2013-10-31.1.impc.zip", {f"{named}.2013-10-31.1.specimen.impc.xml": animals})
+    data.base.add_folder("J", "jax").put("add/J.2013-11-20.1.impc.zip", experiments("2013-11-20.1", centre="J"))
+    data.run()
+    found = run(data, ReplayProposal(), centres=["J"])
+    assert (found.archives, found.changes) == (1, ())
 
 
 def test_what_people_decided_stays(data: DataInstallation) -> None:
