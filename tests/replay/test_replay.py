@@ -71,6 +71,8 @@ def fill(data: DataInstallation) -> None:
     data.put("add/H.2013-11-12.1.impc.zip", experiments("2013-11-12.1", procedure="IMPC_CBC_001"))
     data.put("add/H.2013-11-12.2.impc.zip", experiments("2013-11-12.2", procedure="IMPC_CBC_001"))
     data.folder.put("add/H.2013-11-13.1.impc.zip", b"no archive")
+    no_pipeline = change(experiments("2013-11-14.1", first=900), 'pipeline="IMPC_001"', 'pipeline="NONE_001"')
+    data.put("add/H.2013-11-14.1.impc.zip", no_pipeline)
     data.run()
     data.put("add/H.2013-10-01.1.impc.zip", specimens("2013-10-01.1", first=200))
     data.put("add/H.2013-10-02.1.impc.zip", specimens("2013-10-02.1", centre="J"))
@@ -173,6 +175,8 @@ def test_animals_in_an_archive_of_another_centre_are_there(data: DataInstallatio
     data.put("add/H.2013-10-31.1.impc.zip", {f"{named}.2013-10-31.1.specimen.impc.xml": animals})
     data.base.add_folder("J", "jax").put("add/J.2013-11-20.1.impc.zip", experiments("2013-11-20.1", centre="J"))
     data.run()
+    # What was applied stays so.
+    in_writing(data.tracker, centres.revoke_delegation, "J", "H", revoked_by="wrangler")
     found = run(data, ReplayProposal(), centres=["J"])
     assert (found.archives, found.changes) == (1, ())
 
