@@ -103,11 +103,9 @@ def open_directory(directory: Path) -> Iterator[None]:
 
     Raises ExportError if it cannot be made, ExportActiveError while another export works in it.
     """
-    try:
+    with _writing(directory):
         make_directory(directory, SHARED_DIRECTORY)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, SHARED_FILE)
-    except OSError as error:
-        raise unwritable_error(directory, error) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,12 +119,16 @@ def open_directory(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def unwritable_error(path: Path, error: OSError) -> ExportError:
-    """The error for a directory or file that cannot be written."""
-    return ExportError(
-        f"The export {path} could not be written: {error.strerror or error}. "
-        "Check its permissions and the space on its disk, then export again."
-    )
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn errors of a directory or file that cannot be written, or read, into ExportError."""
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(
+            f"The export {path} could not be written: {error.strerror or error}. "
+            "Check its permissions and the space on its disk, then export again."
+        ) from error
 
 
 def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str, object]) -> ExportManifest:
@@ -135,26 +137,22 @@ def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str,
     Raises ExportError for a directory with other content (other files, a different export), or that cannot be read.
     """
     path = directory / MANIFEST
+    manifest = ExportManifest(format_, criteria)
     try:
-        manifest = _parse(path.read_text("utf-8"))
-    except FileNotFoundError:
-        manifest = ExportManifest(format_, criteria)
+        with _writing(directory), suppress(FileNotFoundError):
+            manifest = _parse(path.read_text("utf-8"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{path} is not the manifest of an export that this version can go on with. "
             "Export to another directory, or remove this one."
         ) from error
-    except OSError as error:
-        raise unwritable_error(directory, error) from error
     if manifest.format is not format_ or manifest.criteria != criteria:
         raise ExportError(
             f"{directory} holds an export of {_description(manifest.format, manifest.criteria)}, and this one is of "
             f"{_description(format_, criteria)}. Export with the same format and filter, or to another directory."
         )
-    try:
+    with _writing(directory):
         _refuse_foreign(directory, manifest)
-    except OSError as error:
-        raise unwritable_error(directory, error) from error
     return manifest
 
 
@@ -293,7 +291,7 @@ def export_measurements(
         criteria = resolve_past(connection, criteria)
         summaries = _summarise(connection, criteria)
         paths = {partition: path_of(partition, format_) for partition in summaries}
-        try:
+        with _writing(directory):
             remove_leftovers(directory, manifest)
             changed = [
                 one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
@@ -303,8 +301,6 @@ def export_measurements(
             )
             due = {partition: (paths[partition], summaries[partition]) for partition in changed}
             _write_files(connection, directory, manifest, criteria, due, on_progress)
-        except OSError as error:
-            raise unwritable_error(directory, error) from error
     return ExportReport(
         directory,
         format_,
@@ -330,11 +326,8 @@ def export_to_file(
 
     As `write_measurements`. Raises ExportError for a file that cannot be written.
     """
-    try:
-        with replacement_file(path, SHARED_FILE) as temporary, temporary.open("wb") as file:
-            return write_measurements(qc, file, format_, criteria, on_rows=on_rows)
-    except OSError as error:
-        raise unwritable_error(path, error) from error
+    with _writing(path), replacement_file(path, SHARED_FILE) as temporary, temporary.open("wb") as file:
+        return write_measurements(qc, file, format_, criteria, on_rows=on_rows)
 
 
 def write_measurements(

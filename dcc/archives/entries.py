@@ -13,7 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,12 +65,12 @@ class ArchiveEntry:
         return self.path.startswith(_OF_MACOS) or self.name.startswith(_OF_MACOS)
 
 
-def write_entry(entry: ArchiveEntry, path: Path) -> str:
-    """Write an entry to a new file, as many bytes as it declares; returns its MD5."""
+def write_pieces(pieces: Iterable[bytes], path: Path) -> str:
+    """Write the content of an entry, or another in pieces, to a new file; returns its MD5. Raises OSError."""
     digest = hashlib.md5(usedforsecurity=False)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        for piece in entry.content():
+        for piece in pieces:
             digest.update(piece)
             write_all(descriptor, piece)
     finally:

@@ -23,7 +23,7 @@ from dcc.archives.entries import (
     legible,
     printable_path,
     shortened,
-    write_entry,
+    write_pieces,
 )
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
 from dcc.archives.manifest import MANIFEST_NAMES, ManifestEntry, read_manifest, require_short
@@ -92,7 +92,7 @@ def archive_members(
                 continue
             allowance.check_room(folder, member.size_bytes)
             unpacked = folder / f".archive-{len(archives)}"
-            inner = InnerArchive(member.place, write_entry(member, unpacked))
+            inner = InnerArchive(member.place, write_pieces(member.content(), unpacked))
             yield replace(member, content=partial(_pieces, unpacked))
             yield from archive_members(unpacked, f"{label}/{shown}", allowance, folder, (*archives, inner), is_kept)
             unpacked.unlink()
@@ -236,7 +236,7 @@ class _Extraction:
         elif self.is_wanted(member.name):
             # Documents have names without a leading dot.
             written_as = f".file-{len(self.files)}"
-            write_entry(member, self.directory / written_as)
+            write_pieces(member.content(), self.directory / written_as)
             self.files.append(ExtractedFile(member.place, self.target / written_as, member.archives))
         else:
             self._leave_aside(member.place, _NO_DOCUMENT)
@@ -282,7 +282,7 @@ class _Extraction:
                 "holds two documents named {entry}, as {first} and as {second}; which one counts cannot be known"
             )
             raise bad_archive(DuplicateMemberError, self.label, text, entry=name.file_name, **places)
-        md5 = write_entry(member, self.directory / name.file_name)
+        md5 = write_pieces(member.content(), self.directory / name.file_name)
         written = self.target / name.file_name
         document = ExtractedDocument(name, written, member.size_bytes, md5, member.place, member.archives)
         self.documents[name.file_name] = document

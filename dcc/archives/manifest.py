@@ -7,7 +7,6 @@ docs/centres.md has the format.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from dcc.archives.entries import legible, plain_path, shortened
 from dcc.errors import ManifestError
 from dcc.messages import Message, mark, message
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.runtime.checksums import md5_of, sha256_of
 
 MANIFEST_NAMES: Final = tuple(f"manifest.{suffix}" for suffix in MANIFEST_FORMATS)
 """What manifests are called, that which counts first."""
@@ -27,7 +27,8 @@ MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 _MAX_VALUES: Final = 1_000_000
 """A manifest of that many bytes has fewer if its files have the names of documents; others take much more memory."""
 _SEPARATORS: Final = {"json": "{[,", "csv": ",;\t\n"}
-_CHECKSUMS: Final[Mapping[int, str]] = {32: "md5", 64: "sha256"}
+_CHECKSUMS: Final = {32: md5_of, 64: sha256_of}
+"""The functions of checksums by their length."""
 _LONGEST_NAME: Final = 1_000
 _NUMBERS: Final = ("size", "specimens", "experiments")
 
@@ -146,7 +147,7 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
 
 def manifest_row(file: str, path: Path, counts: Counts | None = None) -> dict[str, Any]:
     """The row of a manifest for a file, which lies at `path`. Raises OSError."""
-    row = {"file": file, "size": path.stat().st_size, "checksum": _digest(path, "sha256")}
+    row = {"file": file, "size": path.stat().st_size, "checksum": sha256_of(path)}
     return row | (Counts(0, 0) if counts is None else counts)._asdict()
 
 
@@ -183,7 +184,7 @@ def _number(value: Any) -> int | None:
 def _of_content(one: ManifestEntry, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
     """What the content of a file has otherwise than a manifest says, its checksum or its counts."""
     if one.checksum is not None:
-        found = _digest(path, _CHECKSUMS[len(one.checksum)])
+        found = _CHECKSUMS[len(one.checksum)](path)
         if found != one.checksum:
             text = mark("{file} has the checksum {found}, not {expected}")
             yield message(text, file=one.file, found=found, expected=one.checksum)
@@ -199,8 +200,3 @@ def _of_content(one: ManifestEntry, path: Path, count: Callable[[str], Counts | 
     if one.experiments not in (None, counted.experiments):
         text = mark("{file} holds {found} experiments, not {expected}")
         yield message(text, file=one.file, found=counted.experiments, expected=one.experiments)
-
-
-def _digest(path: Path, algorithm: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()

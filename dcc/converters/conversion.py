@@ -6,15 +6,14 @@ A converter that fails, or makes an impossible document, fails that file, and no
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from dcc.archives.entries import write_pieces
 from dcc.archives.extraction import ExtractedDocument, ExtractedFile
 from dcc.converters.base import ConversionFault, Converter, SubmittedFile
 from dcc.converters.csv_tables import CsvTables
@@ -26,7 +25,6 @@ from dcc.errors import BadFileNameError, ConfigurationError, ConversionError
 from dcc.messages import Message, mark, message
 from dcc.naming import ANY_CENTRE, ArchiveName, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
-from dcc.runtime.disk_space import write_all
 from dcc.runtime.installed_packages import CONVERTERS, error_of, load_added, package_of
 
 log = logging.getLogger(__name__)
@@ -134,22 +132,19 @@ def convert_file(
     max_problems: int,
     check_room: Callable[[int], object] = lambda _: None,
 ) -> tuple[int, str, tuple[Problem, ...]]:
-    """Write the document of a kind for a file to `target`; returns its size, its MD5, and problems of the file.
+    """Write the document of a kind for a file to the new `target`; returns its size, its MD5, and problems of the file.
 
     `check_room` is called as by `convert_files`. Raises OSError if it cannot be written.
     """
     conversion = _FileConversion(converter, file, kind, max_bytes, max_problems)
-    digest, size = hashlib.md5(usedforsecurity=False), 0
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
+
+    def pieces() -> Iterator[bytes]:
         for piece in conversion.pieces():
-            digest.update(piece)
             check_room(len(piece))
-            write_all(descriptor, piece)
-            size += len(piece)
-    finally:
-        os.close(descriptor)
-    return size, digest.hexdigest(), tuple(conversion.problems)
+            yield piece
+
+    md5 = write_pieces(pieces(), target)
+    return target.stat().st_size, md5, tuple(conversion.problems)
 
 
 @dataclass

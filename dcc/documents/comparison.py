@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from dcc.documents.contents import Block, Content, Experiment, Housing, Line, Specimen
@@ -11,10 +14,9 @@ from dcc.documents.writing_xml import content_lines
 from dcc.naming import DocumentKind
 
 _ORDER: Final[dict[type, int]] = {Block: 0, Specimen: 1, Housing: 2, Line: 3, Experiment: 4}
-_END: Final = (float("inf"), 0, 0)
-
-
-_Key = tuple[float, int, int]
+_KEY: Final = itemgetter(0)
+_Keyed = tuple[tuple[int, int, int], int, Content]
+"""The place of content in its document, the number of the document, and the content."""
 
 
 def differences(kind: DocumentKind, before: Iterable[Content], after: Iterable[Content]) -> Iterator[str]:
@@ -22,24 +24,18 @@ def differences(kind: DocumentKind, before: Iterable[Content], after: Iterable[C
 
     Both as `read_document` yields them. One entity of each is in memory at a time. Nothing if they say the same.
     """
-    ours, theirs = _keyed(before), _keyed(after)
-    here, there = next(ours, (_END, None)), next(theirs, (_END, None))
-    while here[1] is not None or there[1] is not None:
-        first = min(here[0], there[0])
-        own = here[1] if here[0] == first else None
-        other = there[1] if there[0] == first else None
-        yield from _difference(kind, own, other)
-        if own is not None:
-            here = next(ours, (_END, None))
-        if other is not None:
-            there = next(theirs, (_END, None))
+    merged = heapq.merge(_keyed(before, 0), _keyed(after, 1), key=_KEY)
+    for _, same in groupby(merged, key=_KEY):
+        found = {document: content for _, document, content in same}
+        yield from _difference(kind, found.get(0), found.get(1))
 
 
-def _keyed(contents: Iterable[Content]) -> Iterator[tuple[_Key, Content | None]]:
+def _keyed(contents: Iterable[Content], document: int) -> Iterator[_Keyed]:
     blocks = 0
     for content in contents:
         blocks += isinstance(content, Block)
-        yield (blocks, _ORDER[type(content)], 0 if isinstance(content, Block) else content.position), content
+        position = 0 if isinstance(content, Block) else content.position
+        yield (blocks, _ORDER[type(content)], position), document, content
 
 
 def _difference(kind: DocumentKind, before: Content | None, after: Content | None) -> Iterator[str]:

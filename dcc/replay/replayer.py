@@ -10,6 +10,7 @@ import sqlite3
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -223,7 +224,7 @@ class Replayer:
         """
         place = self.root / f"{uuid.uuid4().hex}.db"
         shutil.copyfile(self.root / self.TEMPLATE, place)
-        with scratch_database(place) as engine, _Files() as files:
+        with scratch_database(place) as engine, closing(_Files()) as files:
             application = _Application(self, engine, files)
             for _, batch in groupby(sorted(documents, key=attrgetter("batch")), key=attrgetter("batch")):
                 application.apply(list(batch))
@@ -231,7 +232,7 @@ class Replayer:
 
     def judge(self, place: Path, documents: Sequence[StandingDocument]) -> dict[int, ReplayVerdict]:
         """The verdicts on applied documents by `xml_id`."""
-        with scratch_database(place) as engine, _Files() as files, engine.connect() as connection:
+        with scratch_database(place) as engine, closing(_Files()) as files, engine.connect() as connection:
             return _Judging(self, connection, files).judge(documents)
 
 
@@ -241,10 +242,7 @@ class _Files:
     def __init__(self) -> None:
         self._open: OrderedDict[str, PreparedFile] = OrderedDict()
 
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for file in self._open.values():
             file.close()
 

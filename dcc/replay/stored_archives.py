@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -163,26 +163,19 @@ def _archive(downloads: list[Any]) -> StoredArchive:
     )
 
 
-def grouped(pairs: Iterable[tuple[str, str]]) -> _Groups:
+def grouped(pairs: Iterable[tuple[str, str]]) -> Callable[[str], str]:
     """The groups of centres that share documents, directly or by others: a function of a centre."""
-    groups = _Groups({})
-    for one, other in pairs:
-        groups.join(one, other)
-    return groups
+    above: dict[str, str] = {}
 
-
-class _Groups(NamedTuple):
-    above: dict[str, str]
-
-    def __call__(self, centre: str) -> str:
-        while centre in self.above:
-            centre = self.above[centre]
+    def first(centre: str) -> str:
+        while centre in above:
+            centre = above[centre]
         return centre
 
-    def join(self, one: str, other: str) -> None:
-        one, other = self(one), self(other)
-        if one != other:
-            self.above[other] = one
+    for one, other in pairs:
+        if first(one) != first(other):
+            above[first(other)] = first(one)
+    return first
 
 
 def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> None:

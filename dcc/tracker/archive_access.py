@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, select
 
-from dcc.archives.entries import plain_path, write_entry
+from dcc.archives.entries import plain_path, write_pieces
 from dcc.archives.extraction import archive_members
 from dcc.archives.limits import Allowance, ArchiveLimits
 from dcc.databases.list_parameters import rows_with
@@ -191,7 +191,7 @@ def _extract_member(settings: Settings, archive: Path, key: SubmissionKey, wante
         if wanted in (member.place, member.place.rpartition("/")[2]):
             found.append(member.place)
             path.unlink(missing_ok=True)
-            write_entry(member, path)
+            write_pieces(member.content(), path)
             if member.place == wanted:
                 return
     if len(found) == 1:

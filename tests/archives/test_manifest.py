@@ -1,9 +1,7 @@
 """The manifest of an archive: how it is read and written, and what an archive that differs from it comes to."""
 
 import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,11 +58,8 @@ def rows(**changed: Mapping[str, Any]) -> list[dict[str, Any]]:
 def check(
     checker: ArchiveChecker, directory: Path, manifest: bytes, name: str = "manifest.json", **more: bytes
 ) -> CheckedArchive | UnopenedArchive:
-    path = directory / ARCHIVE
-    with zipfile.ZipFile(path, "w") as archive:
-        for member, content in ({name: manifest} | DOCUMENTS | more).items():
-            archive.writestr(member, content)
-    return checker.check(path, directory / "contents")
+    (directory / ARCHIVE).write_bytes(zipped({name: manifest} | DOCUMENTS | more))
+    return checker.check(directory / ARCHIVE, directory / "contents")
 
 
 def as_json(told: object) -> bytes:
@@ -170,10 +165,7 @@ def test_a_document_that_breaks_the_schema_is_told_by_that_and_not_by_its_counts
 def test_a_manifest_that_is_not_at_the_top_is_a_file_like_others(
     checker: ArchiveChecker, tmp_path: Path, place: str
 ) -> None:
-    inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w") as archive:
-        archive.writestr("manifest.json", b"[]")
-    more = {"inner.zip": inner.getvalue()} if place == "inner.zip/" else {}
+    more = {"inner.zip": zipped({"manifest.json": b"[]"})} if place == "inner.zip/" else {}
     assert isinstance(check(checker, tmp_path, b"[]", "folder/manifest.json", **more), CheckedArchive)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import pytest
 from sqlalchemy import update
 
 from dcc.archives import entries, extraction
-from dcc.archives.entries import ArchiveEntry
 from dcc.cli.demo import submissions
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import StoredArchive
@@ -215,11 +215,11 @@ def test_archives_inside_one_of_staging_are_unpacked_elsewhere(
     staging = dcc.home / "staging"
     before, meanwhile = sorted(staging.rglob("*")), []
 
-    def write_entry(entry: ArchiveEntry, path: Path) -> str:
+    def write_pieces(pieces: Iterator[bytes], path: Path) -> str:
         meanwhile.append(sorted(staging.rglob("*")))
-        return entries.write_entry(entry, path)
+        return entries.write_pieces(pieces, path)
 
-    monkeypatch.setattr(extraction, "write_entry", write_entry)
+    monkeypatch.setattr(extraction, "write_pieces", write_pieces)
     dcc("archive", "list", ZIP)
     dcc("archive", "cat", ZIP, RESULTS)
     assert meanwhile == [before] * 2

@@ -25,6 +25,7 @@ from dcc.errors import ConfigurationError, DiskFullError
 from dcc.messages import message
 from dcc.naming import DocumentKind, NamingConvention
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
+from tests.hostile.compounds import zipped
 
 SPECIMEN = DocumentKind.SPECIMEN
 ARCHIVE = "H.2013-10-31.3.impc.zip"
@@ -42,20 +43,11 @@ def table(kind: str = "specimens") -> bytes:
 TABLE = table()
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
-    """A zip archive."""
-    packing = io.BytesIO()
-    with zipfile.ZipFile(packing, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return packing.getvalue()
-
-
 def check(
     folder: Path, files: Mapping[str, bytes], name: str = ARCHIVE, checker: ArchiveChecker = CHECKER
 ) -> CheckedArchive | UnopenedArchive:
     """Check an archive of these files."""
-    (folder / name).write_bytes(packed(files))
+    (folder / name).write_bytes(zipped(files))
     return checker.check(folder / name, folder / "contents")
 
 
@@ -71,7 +63,7 @@ def test_tables_wherever_they_lie_are_documents_named_after_their_archive(tmp_pa
         "H.2013-10-31.3.specimen.impc.xml": DOCUMENT,
         "specimens.csv": TABLE,
         "data/experiments.csv": table("experiments"),
-        "inner.zip": packed({"f/specimens-2.csv": TABLE}),
+        "inner.zip": zipped({"f/specimens-2.csv": TABLE}),
         "notes.csv": b"",
     }
     found = opened(tmp_path, files)

@@ -230,7 +230,7 @@ def test_the_centre_is_that_of_the_archive_or_in_a_column(tmp_path: Path, given:
         "The column 'centreID' is missing. Add it."
     ]
     table = f"centreID,{ANIMALS}\nH,{ANIMAL}\nJ,{ANIMAL}\nH,{ANIMAL}\n".encode()
-    assert not converted(table, SPECIMEN, target, None)
+    assert not converted(table, SPECIMEN, target := tmp_path / "b.xml", None)
     assert centres(target) == ["H", "J", "H"]
 
 

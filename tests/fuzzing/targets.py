@@ -130,6 +130,7 @@ def table(data: bytes) -> None:
     path, document = _folder() / "table.csv", _folder() / "converted.xml"
     path.write_bytes(data)
     for kind in DocumentKind:
+        document.unlink(missing_ok=True)
         submitted = SubmittedFile("table.csv", path, "H")
         _, _, problems = convert_file(CsvTables(), submitted, kind, document, 10_000_000, 50)
         # What XML cannot hold is found in the document.

@@ -28,9 +28,10 @@ from dcc.rules.waivers import Waiver
 from dcc.session.data.rechecks import recheck
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import XmlFile
+from dcc.tracker.register import centres
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_faults import change, mixed
-from tests.support.asking import execute_in
+from tests.support.asking import execute_in, in_writing
 from tests.support.data_installations import SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.installations import MODIFIED
 from tests.support.prepared_databases import PreparedFile
@@ -70,6 +71,8 @@ def fill(data: DataInstallation) -> None:
     data.put("add/H.2013-11-12.1.impc.zip", experiments("2013-11-12.1", procedure="IMPC_CBC_001"))
     data.put("add/H.2013-11-12.2.impc.zip", experiments("2013-11-12.2", procedure="IMPC_CBC_001"))
     data.folder.put("add/H.2013-11-13.1.impc.zip", b"no archive")
+    no_pipeline = change(experiments("2013-11-14.1", first=900), 'pipeline="IMPC_001"', 'pipeline="NONE_001"')
+    data.put("add/H.2013-11-14.1.impc.zip", no_pipeline)
     data.run()
     data.put("add/H.2013-10-01.1.impc.zip", specimens("2013-10-01.1", first=200))
     data.put("add/H.2013-10-02.1.impc.zip", specimens("2013-10-02.1", centre="J"))
@@ -162,6 +165,20 @@ def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: D
         copy.unlink()
     lost = run(data, ReplayProposal(), centres=["J"])
     assert ([str(key) for key in lost.missing], lost.archives) == (["add/J.2013-10-31.1.impc.zip"], 0)
+
+
+@pytest.mark.parametrize("named", ["H", "J"])
+def test_animals_in_an_archive_of_another_centre_are_there(data: DataInstallation, named: str) -> None:
+    """In a document that is named after either centre."""
+    in_writing(data.tracker, centres.delegate, "J", "H", recorded_by="wrangler")
+    ((_, animals),) = specimens(centre="J").items()
+    data.put("add/H.2013-10-31.1.impc.zip", {f"{named}.2013-10-31.1.specimen.impc.xml": animals})
+    data.base.add_folder("J", "jax").put("add/J.2013-11-20.1.impc.zip", experiments("2013-11-20.1", centre="J"))
+    data.run()
+    # What was applied stays so.
+    in_writing(data.tracker, centres.revoke_delegation, "J", "H", revoked_by="wrangler")
+    found = run(data, ReplayProposal(), centres=["J"])
+    assert (found.archives, found.changes) == (1, ())
 
 
 def test_what_people_decided_stays(data: DataInstallation) -> None:

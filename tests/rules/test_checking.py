@@ -34,7 +34,6 @@ from tests.support.integrity_cases import (
     ontology,
     picture,
     procedure,
-    related,
     series,
     simple,
     specimens,
@@ -74,13 +73,6 @@ def test_without_any_reference_data_no_document_fails_that_only_they_could_judge
     found = check(document, reference=ReferenceData())
     assert not any(one.severity.fails for one in found)
     assert sorted(map(str, unchecked(found))) == ["colonies", "impress", "projects", "status_codes", "strains"]
-
-
-def test_rules_can_be_left_out() -> None:
-    document = specimens(mutant(related_specimens=(related("M2"),)))
-    context = DocumentContext(Action.ADD, "H", TODAY, REFERENCE, Uploaded())
-    assert [finding.rule for finding in check_contents(document, context)] == ["S14"]
-    assert list(check_contents(document, context, without={"S14"})) == []
 
 
 def test_everything_is_found_in_a_document_with_many_faults() -> None:

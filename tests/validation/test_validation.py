@@ -1,7 +1,6 @@
 """The check before upload: the verdicts of the platform, for archives, documents and directories."""
 
 import re
-import zipfile
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from dcc.settings import load_settings
 from dcc.validation.checking import check_paths
 from dcc.validation.verdicts import PathVerdict
 from tests.documents.test_validation import MINIMAL
+from tests.hostile.compounds import zipped
 from tests.support.data_installations import experiments, specimens
 from tests.support.memory import little_memory
 
@@ -35,9 +35,7 @@ def kinds(verdict: PathVerdict) -> tuple[list[str], list[str]]:
 
 
 def make_zip(path: Path, members: dict[str, str]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
+    path.write_bytes(zipped({name: content.encode() for name, content in members.items()}))
     return path
 
 
