@@ -169,11 +169,6 @@ def count_decided(connection: Connection) -> dict[DecisionKind, int]:
     return {kind: count_submissions(connection, condition) for kind, condition in conditions.items()}
 
 
-def count_refused_and_gone(connection: Connection) -> int:
-    """The number of submissions whose name is refused and on no source any more."""
-    return count_submissions(connection, is_refused_and_gone())
-
-
 def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError) -> None:
     """Record a fault of the platform with a document, for its download, so that it counts for `quarantine`."""
     download = connection.scalar(select(XmlFile.download_id).where(XmlFile.id == xml_id))

@@ -24,7 +24,7 @@ from unittest.mock import Mock
 import pytest
 from aiosmtpd.controller import Controller
 from pydantic import SecretStr
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, insert, select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StoreRefusedError
@@ -572,6 +572,12 @@ class TestWork:
         audit_archives(installation.tracker, settings, "tester")
         assert audits not in verdicts(stores.check_archive_store, settings)
         expect_default = partial(expect, stores.check_archive_store, settings, f"archive store {default}")
+        with read_only(default):
+            expect_default("failed")
+        second = {"archive_id": 1, "replica": str(tmp_path / "empty"), "state": "bad"}
+        execute_in(installation.tracker, insert(ArchiveCopy).values(second))
+        both = settings.model_copy(update={"archive_replicas": f"{default}, {tmp_path}/empty"})
+        expect(stores.check_archive_store, both, "archive store", "warning", "1 copy bad or missing", "archive repair")
         default.rename(settings.home / "elsewhere")
         expect_default("failed", f"The archive store {default} is missing, and archives were in it: mount")
         default.mkdir()

@@ -33,7 +33,7 @@ from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN
 from dcc.tracker.submission_rows import state_of, submission_key_of
-from dcc.vocabulary import FAILING, DocumentAction, DocumentState, EntityKind
+from dcc.vocabulary import FAILING, DocumentState, EntityKind
 
 _RESTORE: Final = "Restore the QC database from a backup, or have it filled again from staging; report this as a fault."
 _COUNTED: Final = {
@@ -218,7 +218,7 @@ _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ...
 _TAKEN_UP: Final = "The next session puts it right: dcc crawl"
 _STORED: Final = select(
     *(DOCUMENT.c[name] for name in ("id", "tracker_id", "state", "zip_action", "zip_file", "file_name", "md5"))
-).where(DOCUMENT.c.tracker_id.in_(IDS), DOCUMENT.c.action != DocumentAction.UNDO.value)
+).where(DOCUMENT.c.tracker_id.in_(IDS))
 _ACTIVE: Final = (
     select(FINDING.c.document_id, FINDING.c.rule, FINDING.c.severity, func.count().label("findings"))
     .where(FINDING.c.document_id.in_(IDS), FINDING.c.is_active)
