@@ -172,6 +172,11 @@ class TestDatabases:
         assert verdicts(databases.check_schemas, settings) == {}
         with pytest.raises(NotReadyError):
             found_by(work.check_sessions, settings)
+        # What needs no tracker is looked at all the same.
+        found = stores.check_archive_store(Environment(settings, time.monotonic() + 20))
+        assert next(found).verdict is CheckStatus.OK
+        with pytest.raises(NotReadyError):
+            next(found)
 
     @only_mariadb
     def test_a_server_that_takes_no_writes_is_found(
@@ -574,6 +579,8 @@ class TestWork:
         expect_default = partial(expect, stores.check_archive_store, settings, f"archive store {default}")
         with read_only(default):
             expect_default("failed")
+        full = settings.model_copy(update={"min_free_bytes": 2**62})
+        expect(stores.check_archive_store, full, f"archive store {default}", "failed")
         second = {"archive_id": 1, "replica": str(tmp_path / "empty"), "state": "bad"}
         execute_in(installation.tracker, insert(ArchiveCopy).values(second))
         both = settings.model_copy(update={"archive_replicas": f"{default}, {tmp_path}/empty"})
