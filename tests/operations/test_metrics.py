@@ -1,12 +1,14 @@
 """Metrics: what they say of sessions, counters that never go back, parts that fail by themselves, HTTP, a file."""
 
 import http.client
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +259,12 @@ class BreakError(Exception):
 
 
 @only_sqlite
-def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_path: Path) -> None:
+def test_a_session_writes_its_file_whatever_its_end(
+    data: DataInstallation, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     path = tmp_path / "dcc.prom"
+    # Prometheus reads it as another user of the group.
+    request.addfinalizer(partial(os.umask, os.umask(0o077)))
     settings = data.settings.model_copy(update={"metrics_file": path})
     missing = SecretStr(f"sqlite:///{settings.home / 'missing' / 'x.db'}")
     for fault, outcome, of_session in (
@@ -281,6 +287,13 @@ def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_
         assert [found.name for found in tmp_path.glob("*.prom*")] == ["dcc.prom"]
         assert not [found for found in tmp_path.iterdir() if found.name.startswith(".")]
         assert path.stat().st_mode & 0o777 == 0o640
+    # One that waits for a later run is nobody's.
+    with open_session(data.tracker, settings) as session:
+        session.hand_over()
+    figures = of(settings)
+    assert by_labels(figures, "last_session_outcome") == {("open",): 1}
+    assert figure(figures, "session_active") == 0
+    assert figure(figures, "session_lease_age_seconds", group="") is None
 
 
 @only_sqlite
