@@ -349,6 +349,9 @@ def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() ->
         assert ask("/")[0] == 404
         assert ask("/metrics", "POST")[0] == 501
     assert collected == [1]
+    stale = Answers(collect, fresh_seconds=0)
+    assert stale.metrics() == stale.metrics()
+    assert collected == [1, 1, 1]
     # A probe hears that the tracker is away.
     with served(lambda: [metric("metrics_part_up", {("tracker",): 0, ("qc",): 1})]) as ask:
         assert ask("/healthz")[:2] == (503, b"The tracker could not be read.\n")
