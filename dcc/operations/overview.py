@@ -16,7 +16,7 @@ from dcc.sources.crawl_policy import CrawlDue
 from dcc.store.copies import CopyState, named_replicas
 from dcc.tracker import crawls
 from dcc.tracker.crawls import CrawlEntry, SessionEntry
-from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and_gone
+from dcc.tracker.decisions import DecisionKind, count_decided, is_refused_and_gone
 from dcc.tracker.hostings import foreign_archives, missing_archives
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
 from dcc.tracker.queries.state_counts import (
@@ -40,6 +40,7 @@ from dcc.tracker.stored_archives import (
     stored_since,
     submissions_of_archive,
 )
+from dcc.tracker.submission_rows import count_submissions
 
 _NOTHING = ArchiveTotals(0, 0)
 _WEEK = timedelta(days=7)
@@ -189,7 +190,7 @@ def load_overview(connection: Connection, settings: Settings) -> Overview:
         on_hold=decided[DecisionKind.HOLD],
         quarantined=decided[DecisionKind.QUARANTINE],
         acknowledged=decided[DecisionKind.ACKNOWLEDGE],
-        refused_gone=count_refused_and_gone(connection),
+        refused_gone=count_submissions(connection, is_refused_and_gone()),
         proposals=sum(missing_archives.count_open(connection).values()),
         silent=[centre for centre in activity_of_centres(connection, settings, utc_now()) if centre.silent],
         findings=crawls.latest_findings(connection),

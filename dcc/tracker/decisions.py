@@ -39,7 +39,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import is_automatic_retry, session_name
-from dcc.tracker.states import UPLOADED, VALID
+from dcc.tracker.states import REFUSED, UPLOADED, VALID
 from dcc.tracker.submission_rows import KEY, count_submissions, group_pairs, is_at, object_of, submission_key_of
 
 
@@ -106,8 +106,7 @@ def is_refused_and_gone() -> ColumnElement[bool]:
         .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
         .correlate(ZipAction)
     )
-    is_refused = and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.FAILED))
-    return and_(is_refused, ~is_hosted)
+    return and_(is_at(ZipAction, REFUSED), ~is_hosted)
 
 
 def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:
@@ -168,11 +167,6 @@ def count_decided(connection: Connection) -> dict[DecisionKind, int]:
     """The number of submissions for which a decision of each kind is in force."""
     conditions = {kind: is_decided(kind) for kind in DecisionKind} | {DecisionKind.ACKNOWLEDGE: is_acknowledged()}
     return {kind: count_submissions(connection, condition) for kind, condition in conditions.items()}
-
-
-def count_refused_and_gone(connection: Connection) -> int:
-    """The number of submissions whose name is refused and on no source any more."""
-    return count_submissions(connection, is_refused_and_gone())
 
 
 def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError) -> None:

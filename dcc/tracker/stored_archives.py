@@ -268,10 +268,10 @@ def listed_copies(connection: Connection, sha256: str) -> list[ListedCopy]:
     ]
 
 
-def all_archives(connection: Connection, after: int = 0, limit: int = 500) -> list[WantedCopy]:
+def all_archives(connection: Connection, after: int) -> list[WantedCopy]:
     """The stored archives: the next ones after an archive's id."""
     query = _ARCHIVES.where(StoredArchive.id > after)
-    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(limit))
+    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(500))
 
 
 def expired_archives(connection: Connection, days: int) -> list[WantedCopy]:

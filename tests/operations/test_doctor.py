@@ -1,24 +1,30 @@
 """Each check of `dcc doctor` finds what it is for, and is content where all is well."""
 
+import errno
 import gc
 import locale
 import os
 import re
+import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from aiosmtpd.controller import Controller
 from pydantic import SecretStr
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, insert, select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StoreRefusedError
@@ -43,9 +49,11 @@ from dcc.redaction import keep_secret
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.crawl_policy import Pause
 from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock, SourceCrawlRow
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_schedules import set_pause
 from tests.cli.test_production import administrator
 from tests.support.asking import execute_in, in_writing, row_in, value_in
 from tests.support.data_installations import DataInstallation, specimens
@@ -164,6 +172,11 @@ class TestDatabases:
         assert verdicts(databases.check_schemas, settings) == {}
         with pytest.raises(NotReadyError):
             found_by(work.check_sessions, settings)
+        # What needs no tracker is looked at all the same.
+        found = stores.check_archive_store(Environment(settings, time.monotonic() + 20))
+        assert next(found).verdict is CheckStatus.OK
+        with pytest.raises(NotReadyError):
+            next(found)
 
     @only_mariadb
     def test_a_server_that_takes_no_writes_is_found(
@@ -203,10 +216,15 @@ class TestDatabases:
             connection.execute("PRAGMA journal_mode = DELETE")
         finding = databases._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
         assert (finding.verdict, "journal mode delete" in finding.message) == (CheckStatus.WARNING, True)
-        content = bytearray(path.read_bytes())
-        content[8192:16384] = b"\xff" * 8192
-        path.write_bytes(content)
-        expect_file("failed", "is damaged", " -> Restore it from a backup: dcc restore --help")
+        with monkeypatch.context() as patch:
+            patch.setattr(databases, "_STEPS_BETWEEN_LOOKS", 1)
+            finding = databases._check_integrity(Environment(settings, time.monotonic()), "file", path)
+        assert (finding.verdict, finding.message[:15]) == (CheckStatus.NOT_CHECKED, "It is too large")
+        sound = path.read_bytes()
+        # Pages of a table, and of the schema.
+        for first, last in ((16384, 20480), (8192, 16384)):
+            path.write_bytes(sound[:first] + b"\xff" * (last - first) + sound[last:])
+            expect_file("failed", "is damaged", " -> Restore it from a backup: dcc restore --help")
 
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
         execute_in(tracker, "UPDATE alembic_version SET version_num = '0001'")
@@ -224,12 +242,14 @@ class TestDatabases:
         assert time.monotonic() - began < 6
         assert found["tracker database"].verdict == "failed"
         assert "secret4711" not in str(found)
+        away = settings.model_copy(update={"tracker_url": SecretStr(f"mysql://dcc@127.0.0.1:{free_port()}/tracker")})
+        assert verdicts(databases.check_schemas, away) == {}
 
 
 class TestMachine:
     @only_sqlite
     def test_disks_that_are_full_missing_closed_or_open_to_others_are_found(
-        self, tracker: Engine, settings: Settings
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         roomy = settings.model_copy(update={"min_free_bytes": 0})
         folder, a_file = settings.home / "collector", settings.home / "file"
@@ -263,11 +283,57 @@ class TestMachine:
         settings.staging_directory.chmod(0o755)
         advised = [one.advice for one in machine.check_disks(Environment(roomy, time.monotonic() + 20))]
         assert f"chmod 700 {settings.staging_directory}" in advised
+        with monkeypatch.context() as patch:
+            patch.setattr(machine, "write_nothing", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+            expect(
+                machine.check_disks, roomy, "disk of staging", "failed", "No space left", "Free some space: dcc staging"
+            )
+        monkeypatch.setattr(tempfile, "gettempdir", Mock(side_effect=FileNotFoundError))
+        assert "disk of temporary files" in verdicts(machine.check_disks, roomy)
+
+    @pytest.mark.parametrize(
+        ("free", "more_files", "to_stay_free", "verdict", "said"),
+        [
+            (0, 20_000, 0, "failed", "nothing can be written there"),
+            (10, 20_000, 10, "failed", "10 must stay so (DCC_MIN_FREE_BYTES)"),
+            (500, 9_999, 10, "warning", "only 9,999 more files fit there"),
+            (19, 20_000, 10, "warning", "it is nearly full"),
+            (1, 20_000, 0, "warning", "it is nearly full"),
+            (20, 10_000, 10, "ok", ""),
+        ],
+    )
+    def test_disks_that_are_full_or_nearly_so(
+        self,
+        free: int,
+        more_files: int,
+        to_stay_free: int,
+        verdict: str,
+        said: str,
+        settings: Settings,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free, total=1_000))
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=1, f_favail=more_files))
+        tight = settings.model_copy(update={"min_free_bytes": to_stay_free})
+        expect(machine.check_disks, tight, "disk of staging", verdict, said)
+
+    def test_how_many_files_may_be_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for limit, verdict in ((255, "failed"), (256, "warning"), (1_023, "warning"), (1_024, "ok")):
+            monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, 4_096))
+            expect(machine.check_file_limit, Settings(), "open files", verdict, f"{limit:,} files open (4,096 at most)")
 
     @pytest.mark.both_databases
-    def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
+    def test_clocks_that_agree_and_one_that_does_not(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         assert set(verdicts(machine.check_clock, settings).values()) == {"ok"}
         assert len(verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
+        assert machine.clock_finding("clock", -5).verdict is CheckStatus.OK
+        for away, how in ((6, "6 s before it"), (-6, "6 s behind it")):
+            finding = machine.clock_finding("clock", away)
+            assert (finding.verdict, how in finding.message) == (CheckStatus.WARNING, True)
+        monkeypatch.setattr(machine, "_EARLIEST", datetime.max.replace(tzinfo=UTC))
+        assert verdicts(machine.check_clock, settings) == {"clock": "failed"}
 
     def test_text_that_is_no_utf_8_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert verdicts(machine.check_text, Settings()) == {"text": "ok"}
@@ -318,6 +384,9 @@ class TestSources:
         long_ago = utc_now() - timedelta(days=20)
         execute_in(installation.tracker, update(SourceCrawlRow).values(start_time=long_ago, finish_time=long_ago))
         expect_one("warning", "another crawl is overdue")
+        in_writing(installation.tracker, set_pause, 1, Pause("Its disk is exchanged", "anna", utc_now(), None))
+        expect_all("warning", "None of 1 is crawled.")
+        in_writing(installation.tracker, set_pause, 1, None)
         folder.path.rename(folder.path.with_name("moved"))
         installation.run_session()
         expect_one("warning", " failed: file source 1")
@@ -352,8 +421,19 @@ class TestSources:
         wrong = ("cannot be read", "NOT_SET", "needs a passphrase", "Check its passphrase", "test 6 --accept-host-key")
         for one, said in zip(found[1:], wrong, strict=True):
             assert said in f"{one.message} {one.advice}"
-        secret.chmod(0o644)
-        assert verdicts(sources.check_access, settings)["access to file source 1 (H)"] != "ok"
+        seed_source(tracker, centre, protocol="sftp", hostname="i.example.org", accesskey=str(key))
+        with_phrase = settings.model_copy(update={"key_passphrase": SecretStr("phrase")})
+        of_group = [secret, tmp_path / "phrase", key]
+        for path in of_group:
+            path.chmod(0o640)
+        said = [one.message for one in sources.check_access(Environment(with_phrase, time.monotonic() + 20))]
+        for path, times in zip(of_group, (1, 1, 3), strict=True):
+            assert said.count(f"Others may read the secret in {path} (mode 640).") == times, path
+        expect(sources.check_passwords, settings, "passwords in the tracker", "ok")
+        seed_source(tracker, centre, protocol="ftp", hostname="i.example.org", accesskey="geheimnis")
+        expect(sources.check_passwords, settings, "passwords in the tracker", "warning", "keeps as it is: 8 (H).")
+        in_writing(tracker, file_sources.set_source_state, 8, SourceState.REMOVED)
+        expect(sources.check_passwords, settings, "passwords in the tracker", "ok")
 
     @only_sqlite
     def test_a_silent_source_holds_up_no_other(self, installation: Installation) -> None:
@@ -462,6 +542,9 @@ class TestWork:
         with open_session(installation.tracker, installation.settings):
             expect_contents("ok")
         (staging / "add" / ".x.contents.unpacking-1").rmdir()
+        (staging / f"{ZIP}.part").touch()
+        expect_contents("warning", "1 parts of archives are of no more use")
+        (staging / f"{ZIP}.part").unlink()
         (staging / "notes.txt").touch()
         expect_contents("warning", "not known to the platform: notes.txt")
 
@@ -494,6 +577,14 @@ class TestWork:
         audit_archives(installation.tracker, settings, "tester")
         assert audits not in verdicts(stores.check_archive_store, settings)
         expect_default = partial(expect, stores.check_archive_store, settings, f"archive store {default}")
+        with read_only(default):
+            expect_default("failed")
+        full = settings.model_copy(update={"min_free_bytes": 2**62})
+        expect(stores.check_archive_store, full, f"archive store {default}", "failed")
+        second = {"archive_id": 1, "replica": str(tmp_path / "empty"), "state": "bad"}
+        execute_in(installation.tracker, insert(ArchiveCopy).values(second))
+        both = settings.model_copy(update={"archive_replicas": f"{default}, {tmp_path}/empty"})
+        expect(stores.check_archive_store, both, "archive store", "warning", "1 copy bad or missing", "archive repair")
         default.rename(settings.home / "elsewhere")
         expect_default("failed", f"The archive store {default} is missing, and archives were in it: mount")
         default.mkdir()

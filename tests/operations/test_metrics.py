@@ -1,11 +1,14 @@
 """Metrics: what they say of sessions, counters that never go back, parts that fail by themselves, HTTP, a file."""
 
 import http.client
+import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
-from sqlalchemy import select, update
+from sqlalchemy import func, insert, select, update
 
 from dcc.databases.transactions import writing
 from dcc.operations.archive_audits import audit_archives
@@ -23,12 +26,16 @@ from dcc.operations.metrics.families import Metric, metric
 from dcc.operations.metrics.server import Answers, open_server
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase
+from dcc.qc.contexts.listings import ContextFilter
+from dcc.qc.contexts.states import decide_on_contexts
+from dcc.qc.models import SNAPSHOT
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
-from dcc.tracker.models import CrawlingSession, SessionTask
+from dcc.tracker.models import ArchiveCopy, Centre, CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
-from tests.support.asking import execute_in, value_in
+from dcc.vocabulary import ContextEvent
+from tests.support.asking import execute_in, row_in, value_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -165,6 +172,14 @@ def test_counters_never_go_back(mixed: DataInstallation) -> None:
     after = of(mixed.settings)
     assert all(after[key] >= before[key] for key in counters)
     assert sum(after[key] for key in counters) > sum(before[key] for key in counters)
+    # Of an archive that came twice, the latest documents count alone, and of them what is wrong by now.
+    assert by_labels(after, "documents") == {("H", "qc", "done"): 2, ("H", "qc", "pending"): 1}
+    assert by_labels(after, "document_errors") == {("Q5",): 1}
+    assert by_labels(after, "findings_active") == {("Q5", "warning"): 1}
+    crawl = row_in(mixed.tracker, select(SourceCrawlRow.__table__).where(SourceCrawlRow.new_zips == 3))
+    partial = {**crawl._asdict(), "id": 99, "outcome": "partial", "new_zips": 2}
+    execute_in(mixed.tracker, insert(SourceCrawlRow).values(partial))
+    assert figure(of(mixed.settings), "source_new_zip_actions_total", centre="H", source="1") == 6
     with writing(mixed.tracker) as connection:
         file_sources.set_source_state(connection, mixed.folder.source_id, SourceState.REMOVED)
         file_sources.purge_source(connection, mixed.folder.source_id)
@@ -172,6 +187,44 @@ def test_counters_never_go_back(mixed: DataInstallation) -> None:
     assert all(purged[key] >= after[key] for key in counters & purged.keys())
     gone = {dict(labels).get("source") for name, labels in counters - purged.keys()}
     assert gone == {str(mixed.folder.source_id)}
+
+
+@only_sqlite
+def test_what_waits_is_wrong_or_out_of_use_is_counted(
+    mixed: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed.put("add/H.2013-10-30.1.impc.zip", specimens(first=100, stem="2013-10-30.1"))
+    mixed.put("edit/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1"))
+    mixed.with_settings(hold_threshold=0).run()
+    for event in (ContextEvent.ISSUE_RAISED, ContextEvent.ISSUE_RESOLVED, ContextEvent.ISSUE_RAISED):
+        decide_on_contexts(mixed.qc, event, ContextFilter(), author="me", reason="tried")
+    ended = value_in(mixed.tracker, select(func.max(SourceCrawlRow.finish_time)).where(SourceCrawlRow.listed > 0))
+    execute_in(mixed.tracker, update(SourceCrawlRow).values(start_time=ended - timedelta(seconds=90)))
+    execute_in(mixed.tracker, update(ArchiveCopy).values(state="missing"))
+    execute_in(mixed.tracker, update(Centre).where(Centre.short_name == "J").values(is_active=False))
+    execute_in(mixed.qc, update(SNAPSHOT).where(SNAPSHOT.c.name == "strains").values(is_active=False))
+    # Times of databases are in UTC, wherever the machine is.
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    figures = of(mixed.settings)
+    monkeypatch.undo()
+    time.tzset()
+    assert (figure(figures, "waiting_documents"), figure(figures, "held_documents")) == (1, 1)
+    contexts = sum(by_labels(figures, "contexts").values())
+    assert (figure(figures, "context_issues_open"), contexts > 0) == (contexts, True)
+    crawled = figure(figures, "source_last_crawl_timestamp_seconds", centre="H", source="1")
+    assert crawled == ended.replace(tzinfo=UTC).timestamp()
+    lost = figure(figures, "archive_store_lost_archives")
+    assert (lost, list(by_labels(figures, "archive_store_copies").values())) == (5, [5])
+    assert by_labels(figures, "source_available") == {("H", "1"): 1}
+    assert figure(figures, "source_up", centre="J", source="2") is None
+    assert ("colonies",) in by_labels(figures, "reference_checked_timestamp_seconds")
+    assert ("strains",) not in by_labels(figures, "reference_checked_timestamp_seconds")
+    files = sum(path.stat().st_size for path in mixed.settings.home.glob("tracker.db*"))
+    assert figure(figures, "database_bytes", database="tracker") == files
+    (tmp_path / "file").touch()
+    unfit = of(mixed.settings.model_copy(update={"staging": tmp_path / "file"}))
+    assert figure(unfit, "metrics_part_up", part="staging") == 0
 
 
 @only_sqlite
@@ -206,8 +259,12 @@ class BreakError(Exception):
 
 
 @only_sqlite
-def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_path: Path) -> None:
+def test_a_session_writes_its_file_whatever_its_end(
+    data: DataInstallation, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     path = tmp_path / "dcc.prom"
+    # Prometheus reads it as another user of the group.
+    request.addfinalizer(partial(os.umask, os.umask(0o077)))
     settings = data.settings.model_copy(update={"metrics_file": path})
     missing = SecretStr(f"sqlite:///{settings.home / 'missing' / 'x.db'}")
     for fault, outcome, of_session in (
@@ -230,6 +287,13 @@ def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_
         assert [found.name for found in tmp_path.glob("*.prom*")] == ["dcc.prom"]
         assert not [found for found in tmp_path.iterdir() if found.name.startswith(".")]
         assert path.stat().st_mode & 0o777 == 0o640
+    # One that waits for a later run is nobody's.
+    with open_session(data.tracker, settings) as session:
+        session.hand_over()
+    figures = of(settings)
+    assert by_labels(figures, "last_session_outcome") == {("open",): 1}
+    assert figure(figures, "session_active") == 0
+    assert figure(figures, "session_lease_age_seconds", group="") is None
 
 
 @only_sqlite
@@ -285,8 +349,11 @@ def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() ->
         assert ask("/")[0] == 404
         assert ask("/metrics", "POST")[0] == 501
     assert collected == [1]
+    stale = Answers(collect, fresh_seconds=0)
+    assert stale.metrics() == stale.metrics()
+    assert collected == [1, 1, 1]
     # A probe hears that the tracker is away.
-    with served(lambda: up(0)) as ask:
+    with served(lambda: [metric("metrics_part_up", {("tracker",): 0, ("qc",): 1})]) as ask:
         assert ask("/healthz")[:2] == (503, b"The tracker could not be read.\n")
 
 
@@ -324,5 +391,7 @@ def test_an_alert_is_about_an_installation_of_which_no_session_ever_succeeded(in
     with pytest.raises(KeyError), open_session(installation.tracker, installation.settings):
         raise KeyError
     assert names() & {there, ever} == {there}
+    # What is counted is there before it happens.
+    assert figure(of(installation.settings), "sessions_total", outcome="finished", failed_phase="") == 0
     installation.run_session()
     assert names() & {there, ever} == {there, ever}

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select, union
+from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select
 
 from dcc.databases.list_parameters import IDS
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
@@ -17,8 +17,15 @@ from dcc.operations.consistency.paged_rows import document_pages, pages
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, State, Status
 from dcc.qc.apply.versions import key_columns
-from dcc.qc.contexts.affected_runs import COLONIES, Build, affected_runs, recorded_basis
-from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
+from dcc.qc.contexts.affected_runs import COLONIES, Build, recorded_basis, waiting_runs
+from dcc.qc.contexts.context_changes import key_of
+from dcc.qc.contexts.membership import (
+    ContextKey,
+    measured_procedures,
+    present_members,
+    recorded_members,
+    shares_of_procedure,
+)
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, MEASUREMENT, RUN, SHARE
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import UPLOAD_RULES, describe
@@ -26,7 +33,7 @@ from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN
 from dcc.tracker.submission_rows import state_of, submission_key_of
-from dcc.vocabulary import FAILING, DocumentAction, DocumentState, EntityKind
+from dcc.vocabulary import FAILING, DocumentState, EntityKind
 
 _RESTORE: Final = "Restore the QC database from a backup, or have it filled again from staging; report this as a fault."
 _COUNTED: Final = {
@@ -120,11 +127,7 @@ _RUNS_AT_ONCE: Final = 2_000
 
 def context_sums(qc: Connection) -> Iterator[Inconsistency]:
     """C16. Adds up the measurements of one procedure at one centre at a time."""
-    groups = union(
-        select(func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id)),
-        select(CONTEXT.c.centre, CONTEXT.c.procedure_id),
-    )
-    for centre, procedure_id in sorted({(row[0], row[1]) for row in qc.execute(groups)}):
+    for centre, procedure_id in measured_procedures(qc):
         yield from _group(qc, centre, procedure_id)
     yield from _history(qc)
 
@@ -139,7 +142,7 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Iterator[Inconsist
     of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
     keys: dict[int, ContextKey] = {}
     for row in qc.execute(select(CONTEXT).where(of_group)):
-        key = keys[row.id] = _key(row)
+        key = keys[row.id] = key_of(row)
         if (row.measurements, int(row.checksum, 16)) != (number[key], checksum[key]):
             yield Inconsistency(
                 "C16",
@@ -159,10 +162,6 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Iterator[Inconsist
                 _name(key),
                 f"Document {document_id} has {left:+,} measurements in it beside those said. {_RECOUNT}",
             )
-
-
-def _key(row: Row[Any]) -> ContextKey:
-    return ContextKey(*(getattr(row, name) for name in ContextKey._fields))
 
 
 def _name(key: ContextKey) -> str:
@@ -195,7 +194,7 @@ def _history(qc: Connection) -> Iterator[Inconsistency]:
     for row in qc.execute(query):
         yield Inconsistency(
             "C16",
-            _name(_key(row)),
+            _name(key_of(row)),
             f"Its history or its open issues do not come to what it says (context {row.id}). {_RECOUNT}",
         )
 
@@ -205,7 +204,7 @@ def context_members(qc: Connection) -> Iterator[Inconsistency]:
     basis = recorded_basis(qc, Build.CONTEXTS)
     if not basis:
         return
-    waiting = affected_runs(qc, list(qc.scalars(select(DOCUMENT.c.id).where(DOCUMENT.c.contexts_built.is_(False)))))
+    waiting = waiting_runs(qc)
     for page in pages(qc, select(RUN.c.id, RUN.c.procedure_id), RUN.c.id, _RUNS_AT_ONCE):
         runs = [row.id for row in page if row.id not in waiting]
         wrong = recorded_members(qc, runs) ^ present_members(qc, runs, basis[COLONIES])
@@ -219,7 +218,7 @@ _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ...
 _TAKEN_UP: Final = "The next session puts it right: dcc crawl"
 _STORED: Final = select(
     *(DOCUMENT.c[name] for name in ("id", "tracker_id", "state", "zip_action", "zip_file", "file_name", "md5"))
-).where(DOCUMENT.c.tracker_id.in_(IDS), DOCUMENT.c.action != DocumentAction.UNDO.value)
+).where(DOCUMENT.c.tracker_id.in_(IDS))
 _ACTIVE: Final = (
     select(FINDING.c.document_id, FINDING.c.rule, FINDING.c.severity, func.count().label("findings"))
     .where(FINDING.c.document_id.in_(IDS), FINDING.c.is_active)

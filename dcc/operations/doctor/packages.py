@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sqlite3
 import ssl
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -30,28 +29,23 @@ from dcc.sources.connect import OPENERS
 CONSTRAINTS: Final = Path(__file__).parents[3] / "constraints.txt"
 """The versions that this version of the platform was tested with; only a checkout has this file."""
 _OLDEST_SQLITE: Final = (3, 38, 0)
-_OLDEST_PYTHON: Final = (3, 11)
 
 
 def check_versions(_: Environment) -> Iterator[CheckFinding]:
     """The installed packages have the tested versions."""
     from lxml import etree
 
-    yield from _check_oldest("Python", sys.version_info[:3], _OLDEST_PYTHON, platform.python_version())
-    yield from _check_oldest("SQLite", sqlite3.sqlite_version_info, _OLDEST_SQLITE, sqlite3.sqlite_version)
-    libxml2 = ".".join(map(str, etree.LIBXML_VERSION))
-    yield ok("libraries", f"dcc {version('dcc')}, {ssl.OPENSSL_VERSION}, libxml2 {libxml2}.")
-    yield from _check_packages()
-
-
-def _check_oldest(
-    subject: str, present: tuple[int, ...], oldest: tuple[int, ...], shown: str
-) -> Iterator[CheckFinding]:
-    needed = ".".join(map(str, oldest))
-    if present < oldest:
-        yield failed(subject, f"It is {shown}, and {needed} or later is needed.", "Install a later one.")
+    needed = ".".join(map(str, _OLDEST_SQLITE))
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        message = f"It is {sqlite3.sqlite_version}, and {needed} or later is needed."
+        yield failed("SQLite", message, "Install a later one.")
     else:
-        yield ok(subject, f"It is {shown}; {needed} or later is needed.")
+        yield ok("SQLite", f"It is {sqlite3.sqlite_version}; {needed} or later is needed.")
+    libxml2 = ".".join(map(str, etree.LIBXML_VERSION))
+    # An older Python than is needed does not come so far.
+    known = f"dcc {version('dcc')}, Python {platform.python_version()}, {ssl.OPENSSL_VERSION}, libxml2 {libxml2}."
+    yield ok("libraries", known)
+    yield from _check_packages()
 
 
 def _check_packages() -> Iterator[CheckFinding]:

@@ -41,13 +41,11 @@ from dcc.tracker.database import TRACKER
 from dcc.tracker.models import AnException, CrawlingSession, XmlFile, ZipFile
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.submission_rows import KEY
-from dcc.vocabulary import DocumentAction
 
 _LONG_SESSION: Final = timedelta(hours=24)
 _NEWEST: Final = (
     select(*(DOCUMENT.c[name] for name in ("tracker_id", "zip_action", "zip_file", "file_name", "applied_at")))
     .where(DOCUMENT.c.tracker_id.is_not(None), DOCUMENT.c.applied_at.is_not(None))
-    .where(DOCUMENT.c.action != DocumentAction.UNDO.value)
     .order_by(DOCUMENT.c.id.desc())
     .limit(100)
 )

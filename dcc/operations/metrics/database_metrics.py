@@ -175,8 +175,9 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     decided = count_decided(connection)
     yield metric("decided_zip_actions", {(kind.value,): count for kind, count in decided.items()})
     yield metric("held_documents", len(held_documents(connection)))
-    kinds = select(AnException.short_name, func.count()).join(XmlLog).where(XmlLog.cleared.is_(None))
-    yield metric("document_errors", _counted(connection, kinds.group_by(AnException.short_name)))
+    holding = select(AnException.short_name, func.count()).join(XmlLog).join(XmlFile).where(XmlLog.cleared.is_(None))
+    kinds = holding.join(latest, latest.c.download_id == XmlFile.download_id).group_by(AnException.short_name)
+    yield metric("document_errors", _counted(connection, kinds))
 
 
 def archive_families(connection: Connection, settings: Settings) -> Iterator[Metric]:

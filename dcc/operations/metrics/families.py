@@ -132,8 +132,7 @@ def metric(name: str, values: Mapping[L, float | None] | float | None) -> Metric
 
 def one_of(name: str, states: Sequence[str], values: Mapping[L, str]) -> Metric:
     """The state of each thing among `states`, `values` by its labels: 1 for its state, 0 for the others."""
-    of_states = {(*key, state): (key, state) for key, own in values.items() for state in (*states, own)}
-    return metric(name, {labels: float(values[key] == state) for labels, (key, state) in of_states.items()})
+    return metric(name, {(*key, state): float(own == state) for key, own in values.items() for state in states})
 
 
 def timestamp(moment: datetime | None) -> float | None:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
+from sqlalchemy import ColumnElement, Connection, Engine, exists
 
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
@@ -33,10 +33,11 @@ from dcc.session.leases import refuse_during_session
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, XmlFile, ZipAction, ZipActionLog, ZipFile
+from dcc.tracker.hostings.download_plan import is_unchecked
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.queries.submission_filters import submission_query
-from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import CANCELLED, NOT_ARRIVED, VALID, WAITING
+from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS
+from dcc.tracker.states import CANCELLED, NOT_ARRIVED, NOT_UPLOADED, VALID, WAITING
 from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, submission_key_of
 
@@ -156,28 +157,17 @@ def _age(now: datetime, modified: float, changed: datetime | None = None) -> int
     return max(int(since // _DAY_SECONDS), 0)
 
 
-_UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
-
-_HOSTED: Final = (
-    exists()
-    .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
-    .where(FileSource.id == FileSourceHasZip.file_source_id)
-    .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == SourceState.AVAILABLE)
-)
-
-
 def _has_document(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     """Whether a document of a submission's latest download fulfils a condition."""
     return exists().where(XmlFile.download_id == LATEST_OF_SUBMISSION, condition)
 
 
-_UNVALIDATED: Final = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(map(int, _UNFINISHED)))
 _KNOWN: Final = submission_query().add_columns(
-    _HOSTED.label("hosted"),
+    exists(PRESENT_HOSTINGS.where(FileSourceHasZip.za_id == ZipAction.id).correlate(ZipAction)).label("hosted"),
     LATEST_OF_SUBMISSION.label("latest"),
-    _has_document(_UNVALIDATED).label("unvalidated"),
+    _has_document(is_unchecked(XmlFile)).label("unvalidated"),
     _has_document(is_at(XmlFile, VALID)).label("to_upload"),
-    _has_document(is_at(XmlFile, *(State(Phase.UPLOAD, status) for status in _UNFINISHED))).label("held"),
+    _has_document(is_at(XmlFile, NOT_UPLOADED, State(Phase.UPLOAD, Status.RUNNING))).label("held"),
 )
 
 

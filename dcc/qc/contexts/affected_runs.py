@@ -180,6 +180,12 @@ def affected_runs(connection: Connection, document_ids: Collection[int], build: 
     return found
 
 
+def waiting_runs(connection: Connection) -> set[int]:
+    """The procedure runs that documents affect which the contexts do not include yet."""
+    waiting = connection.scalars(select(DOCUMENT.c.id).where(DOCUMENT.c.contexts_built.is_(False)))
+    return set(affected_runs(connection, waiting.all()))
+
+
 def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> list[int]:
     """The documents that withdrew others, ascending: only they open versions of others' entities."""
     return _roles(connection, document_ids)[0]

@@ -22,13 +22,14 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    union,
     union_all,
 )
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.affected_runs import own_strain
-from dcc.qc.models import COLONY, ENTITY_TABLES, EXPERIMENT, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
+from dcc.qc.models import COLONY, CONTEXT, ENTITY_TABLES, EXPERIMENT, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
 
@@ -174,6 +175,13 @@ def correct_members(connection: Connection, run_ids: Collection[int], present: S
     if now:
         insert_bulk(connection, MEMBER, sorted(now))
     return CorrectedMembers(before, now)
+
+
+def measured_procedures(connection: Connection) -> list[tuple[str, str]]:
+    """The centres and procedures with measurements or contexts, in their order."""
+    measured = select(func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id))
+    found = connection.execute(union(measured, select(CONTEXT.c.centre, CONTEXT.c.procedure_id)))
+    return sorted({(row[0], row[1]) for row in found})
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:

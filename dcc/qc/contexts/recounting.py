@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Final
 
-from sqlalchemy import Connection, Engine, func, select, union
+from sqlalchemy import Connection, Engine, func, select
 
 from dcc.databases.columns import require_text
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
-from dcc.qc.contexts.affected_runs import COLONIES, Basis, Build, affected_runs, recorded_basis
+from dcc.qc.contexts.affected_runs import COLONIES, Basis, Build, recorded_basis, waiting_runs
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.context_changes import ContextChanges, key_of, write_changes
 from dcc.qc.contexts.experiment_validity import update_all_validity
-from dcc.qc.contexts.membership import ContextKey, correct_members, present_members, shares_of_procedure
+from dcc.qc.contexts.membership import (
+    ContextKey,
+    correct_members,
+    measured_procedures,
+    present_members,
+    shares_of_procedure,
+)
 from dcc.qc.contexts.overviews import rebuild_overviews
-from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
+from dcc.qc.models import CONTEXT, HISTORY, RUN, SHARE
 from dcc.vocabulary import ContextEvent
-
-_WAITS: Final = DOCUMENT.c.contexts_built.is_(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +64,16 @@ def _recount_all(connection: Connection, reason: str) -> tuple[int, int]:
     basis = recorded_basis(connection, Build.CONTEXTS)
     if basis:
         _correct_members(connection, basis)
-    corrected = sum(len(_correct_sums(connection, *group, reason)) for group in _groups(connection))
+    corrected = sum(len(_correct_sums(connection, *group, reason)) for group in measured_procedures(connection))
     return connection.scalar(select(func.count()).select_from(CONTEXT)) or 0, corrected
 
 
 def _correct_members(connection: Connection, basis: Basis) -> None:
     """Correct the keys of runs, except of those that waiting documents affect."""
-    waiting = affected_runs(connection, list(connection.scalars(select(DOCUMENT.c.id).where(_WAITS))))
+    waiting = waiting_runs(connection)
     runs = [run_id for run_id in connection.scalars(select(RUN.c.id).order_by(RUN.c.id)) if run_id not in waiting]
     for chunk in sorted_chunks(runs):
         correct_members(connection, chunk, present_members(connection, chunk, basis[COLONIES]))
-
-
-def _groups(connection: Connection) -> list[tuple[str, str]]:
-    columns = (func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id))
-    of_contexts = select(CONTEXT.c.centre, CONTEXT.c.procedure_id)
-    return sorted({(row[0], row[1]) for row in connection.execute(union(select(*columns), of_contexts))})
 
 
 def _correct_sums(

@@ -200,16 +200,10 @@ def _parts_of_runs(connection: Connection, run_ids: list[int]) -> _Parts:
         _rows_by(connection, select(table).order_by(table.c.position, table.c.item), table.c.procedure_run_id, run_ids)
         for table in (models.MEASUREMENT, models.MEDIA)
     )
-    by_run = _rows_by(
-        connection,
-        select(models.METADATA).order_by(models.METADATA.c.position),
-        models.METADATA.c.procedure_run_id,
-        run_ids,
-    )
+    metadata = select(models.METADATA).order_by(models.METADATA.c.position)
     parts = _Parts(measured, filmed, defaultdict(list), defaultdict(list))
-    for rows in by_run.values():
-        for row in rows:
-            parts.metadata[row.owner_kind, row.owner_id].append(_made(contents.Metadata, row))
+    for row in rows_with(connection, metadata, models.METADATA.c.procedure_run_id, run_ids):
+        parts.metadata[row.owner_kind, row.owner_id].append(_made(contents.Metadata, row))
     media_ids = [row.id for rows in filmed.values() for row in rows]
     dimensions = _parts(connection, models.DIMENSION, media_ids)
     for media_id, rows in _parts(connection, models.ASSOCIATION, media_ids).items():
