@@ -40,7 +40,7 @@ def invalid_archive(*names: str, **what: Any) -> SubmissionOutcome:
     """What became of an archive with these documents, none of which is valid."""
     failed = Phase.XSD, Status.FAILED
     documents = tuple(DocumentOutcome(name, *failed, 100) for name in names)
-    return SubmissionOutcome(KEY, "H", *failed, True, True, 100, None, "ftp", 1, 0.1, MOMENT, documents, **what)
+    return SubmissionOutcome(KEY, "H", *failed, MOMENT, extracted=True, documents=documents, **what)
 
 
 def told(*documents: DocumentData, reached: Phase) -> SubmissionData:
