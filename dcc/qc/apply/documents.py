@@ -53,6 +53,7 @@ from dcc.qc.rows.documents import (
     NewestDates,
     document_row,
     former_applications,
+    insert_documents,
     is_confirmed,
     is_edited_since,
     known_documents,
@@ -186,7 +187,7 @@ class _Application:
                 self._connection, decided[0].effect.document, self._row_of(decided[0]), former, confirmed
             )
         else:
-            self._connection.execute(insert(DOCUMENT), [self._row_of(one) for one in decided])
+            insert_documents(self._connection, [self._row_of(one) for one in decided])
         self._write_rows([one.effect for one in decided if one.keeps_rows], first_ids)
         findings = []
         for one in decided:

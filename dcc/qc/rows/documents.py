@@ -172,7 +172,7 @@ def replace_former_applications(
     _release_tracker_id(connection, document, former_ids)
     refuse_held_applications(connection, former)
     signature = {name: None if confirmed is None else getattr(confirmed, name) for name in ("author", "reason")}
-    connection.execute(insert(DOCUMENT), {**row, **signature})
+    insert_documents(connection, [{**row, **signature}])
     for row_id in former_ids:
         close_findings(connection, row_id, row["id"])
 
@@ -189,6 +189,11 @@ def document_row(
     row: dict[str, Any] = {"id": document_id, "zip_action": action, "action": action, "kind": document.kind.value}
     row |= {"content_digest": content, "applied_at": at, "origin": origin}
     return row | {name: getattr(document, name) for name in same}
+
+
+def insert_documents(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of `document_row`, all with the same columns."""
+    connection.execute(insert(DOCUMENT), rows)
 
 
 def refuse_held_applications(connection: Connection, former: Iterable[Row[Any]]) -> None:
