@@ -423,9 +423,11 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     assert ("paused by" in paused.stdout, "`dcc source resume` ends a pause" in paused.stderr) == (True, True)
     dcc.environment["DCC_SUGGESTIONS"] = "true"
     assert "Next: dcc source resume 1  # ends the pause" in dcc("source", "why", 1).stderr
-    resumed = dcc("source", "resume", 1).stdout
-    assert resumed.startswith("File source 1 is not paused any more. It is not due until 20")
+    resumed = dcc("source", "resume", 1)
+    assert resumed.stdout.startswith("File source 1 is not paused any more. It is not due until 20")
+    assert "Next: dcc crawl --source 1" in resumed.stderr
     dcc("source", "set-state", 1, "maintenance")
     assert "(H, file://localhost): in the state maintenance\n" in dcc("crawl").stdout
-    assert "The next session" not in dcc("source", "resume", 1).stdout
+    left = dcc("source", "resume", 1)
+    assert ("The next session" in left.stdout, "dcc crawl" in left.stderr) == (False, False)
     assert dcc.json("source", "list")[0]["due"] == {"why": "maintenance", "until": None, "failures": 0}

@@ -53,7 +53,7 @@ source why: dcc source resume {paused}  # ends the pause
 source why: dcc source test {source_id}  # connects to it, step by step
 source missing: dcc data proposals  # the withdrawals that are proposed
 source change: dcc source test {source_id}  # whether it can be used
-source resume: dcc crawl --source {source_id}  # crawls it now
+source resume: dcc crawl --source {crawlable}  # crawls it now
 crawl 0,1,4: dcc show {problem}  # what stopped it
 crawl 4: dcc source test {down}  # why it could not be used
 crawl 0,1,4: dcc status  # how far everything is

@@ -398,6 +398,8 @@ def resume(source_id: int) -> None:
     forgotten = "; its failures are forgotten" if before is not None and before.why is DueReason.FAILING else ""
     following = "The next session crawls it" if after is None or after.is_due else f"It is {after}"
     click.echo(f"File source {source_id} {was}{forgotten}. {following}.")
+    left_alone = after is not None and after.why in (DueReason.MAINTENANCE, DueReason.INACTIVE)
+    note_facts(crawlable=None if left_alone else source_id)
 
 
 @source.command(
