@@ -256,11 +256,18 @@ _FETCHED_NOTHING: Final = or_(
 LATEST: Final = case(
     (
         func.max(ZipDownload.id) == func.max(case((_FETCHED_NOTHING, ZipDownload.id))),
-        func.coalesce(func.max(case((has_archive_bytes(), ZipDownload.id))), func.max(ZipDownload.id)),
+        func.coalesce(
+            func.max(case((has_archive_bytes(), ZipDownload.id))),
+            func.max(case((ZipDownload.status_id != int(Status.CANCELLED), ZipDownload.id))),
+            func.max(ZipDownload.id),
+        ),
     ),
     else_=func.max(ZipDownload.id),
 )
-"""The latest download of a group; if it fetched nothing, or was given up, the last one that had the bytes."""
+"""The latest download of a group; if it fetched nothing, or was given up, the last one that had the bytes.
+
+If none had them, the last one that was not given up: it has the reason.
+"""
 
 LATEST_OF_SUBMISSION: Final = (
     select(LATEST)

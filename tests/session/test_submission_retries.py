@@ -23,6 +23,8 @@ from dcc.session.archives import processing, waiting_attempts
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources, relist
+from dcc.session.fetching.archive_transfer import Transfer
+from dcc.session.fetching.downloads import SourceDownloads
 from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc.tracker.decisions import DecisionKind, record_decisions
@@ -67,6 +69,27 @@ def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, fe
     assert outcome.failed
     assert outcome.attempts == 6
     assert column_in(installation.tracker, select(FileSourceHasZip.num_retries)) == [1, 1, 1]
+    assert installation.states() == {KEY: "download failed"}
+
+
+def test_a_failure_stands_where_the_next_source_is_given_up_before_the_attempt_begins(
+    installation: Installation, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = installation.add_folder("H", "own"), installation.add_folder("H", "other")
+    for place in (own, other):
+        place.put(KEY)
+    fetches.break_off["own"] = 9
+    put = SourceDownloads.put
+
+    def put_and_give_up(downloads: SourceDownloads, transfer: Transfer) -> None:
+        downloads.given_up = downloads.address.id == other.source_id
+        put(downloads, transfer)
+
+    monkeypatch.setattr(SourceDownloads, "put", put_and_give_up)
+    session = installation.with_settings(max_retries=0).run_session()
+    assert session.zips[KEY].failed
+    attempts = [(own.source_id, "download failed"), (other.source_id, "download cancelled")]
+    assert installation.attempts(KEY) == attempts
     assert installation.states() == {KEY: "download failed"}
 
 
