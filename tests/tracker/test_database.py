@@ -110,6 +110,12 @@ def test_a_kind_of_error_has_one_row_whoever_needs_it_first(tracker: Engine) -> 
 # Transactions
 
 
+@only_sqlite
+def test_what_was_committed_survives_a_power_failure(tracker: Engine) -> None:
+    with tracker.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2, "FULL: a commit waits for the disk"
+
+
 def test_a_failed_transaction_leaves_nothing(tracker: Engine) -> None:
     def fail(connection: Connection) -> None:
         insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
