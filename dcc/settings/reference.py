@@ -101,5 +101,5 @@ class ReferenceSettings(SettingsGroup):
     @property
     def reference_sources(self) -> Mapping[str, str | None]:
         """Where each set of reference data is read from, by its name; None for what comes with the platform."""
-        names = ("impress", "status_codes", "projects", "colonies", "strains")
-        return {name: getattr(self, f"reference_{name}") for name in names}
+        sources = [name for name in ReferenceSettings.model_fields if name != "reference_max_age_days"]
+        return {name.removeprefix("reference_"): getattr(self, name) for name in sources}
