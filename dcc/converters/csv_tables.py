@@ -247,7 +247,7 @@ class _Experiments(_Table):
 
     beginning = "experiments"
     fixed = (*_OF_EXPERIMENTS, "specimenID", *_STATUS)
-    required = tuple(name for name, is_required in _OF_EXPERIMENTS.items() if is_required) + ("specimenID",)
+    required = ("specimenID", *(name for name, is_required in _OF_EXPERIMENTS.items() if is_required))
     around = ("pipeline", "project")
 
     def __init__(self, names: Sequence[str], centre: str | None) -> None:

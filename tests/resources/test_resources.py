@@ -38,7 +38,7 @@ from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import SftpResource
 from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
 from dcc_resources.session import SessionResource
-from tests.dagster_resources.test_resources_page import RESOURCES
+from tests.resources.test_resources_page import RESOURCES
 from tests.support.asking import in_reading
 from tests.support.dagster_instances import Dagster, set_environment
 from tests.support.databases import only_sqlite
