@@ -23,6 +23,7 @@ from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
+from dcc.reference.loading import SETS
 from dcc.runtime.processes import Process
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -64,6 +65,10 @@ def silent_sources(installation: Installation, monkeypatch: pytest.MonkeyPatch) 
 def test_each_protocol_of_the_platform_has_a_resource() -> None:
     kinds = [protocol for resource in SOURCES for protocol in resource.protocols]
     assert sorted(kinds) == sorted(SourceProtocol), "Correct SOURCES in dcc_resources/code_location.py."
+
+
+def test_each_set_of_reference_data_has_a_field() -> None:
+    assert set(SETS) <= ReferenceDataResource.model_fields.keys()
 
 
 @pytest.mark.parametrize("step", [chosen_file_sources, chosen_submissions, crawl_file_sources, process_zip_actions])
