@@ -182,6 +182,12 @@ _ANIMALS: Final = {name: form_of(DocumentKind.SPECIMEN, name) for name in ("mous
 _OF_ANIMALS: Final = {
     name: [attribute.name for attribute in form.attributes if attribute.name] for name, form in _ANIMALS.items()
 }
+_OF_EXPERIMENTS: Final = {
+    attribute.name: attribute.required and attribute.name not in ("centreID", "experimentID")
+    for path in ("", "experiment", "experiment/procedure")
+    for attribute in form_of(DocumentKind.EXPERIMENT, path).attributes
+}
+"""The attributes that a row has, and whether the table must; what is left out comes from the archive or other cells."""
 _LISTS: Final = {child.name: child for child in _ANIMALS["mouse"].parts if child.many and child.form.attributes}
 """The lists of a mouse or an embryo, by the names of their elements."""
 
@@ -240,11 +246,8 @@ class _Experiments(_Table):
     """A row is a procedure on a specimen on a day, with a column for each parameter."""
 
     beginning = "experiments"
-    fixed = (
-        *("centreID", "pipeline", "project", "experimentID", "sequenceID", "specimenID", "dateOfExperiment"),
-        *("procedureID", *_STATUS),
-    )
-    required = ("pipeline", "project", "specimenID", "dateOfExperiment", "procedureID")
+    fixed = (*_OF_EXPERIMENTS, "specimenID", *_STATUS)
+    required = ("specimenID", *(name for name, is_required in _OF_EXPERIMENTS.items() if is_required))
     around = ("pipeline", "project")
 
     def __init__(self, names: Sequence[str], centre: str | None) -> None:

@@ -161,7 +161,7 @@ class ReferenceData:
     imits_names: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Snapshot]:
-        found = (self.impress, self.status_codes, self.projects, self.colonies, self.strains)
+        found = (getattr(self, name) for name in SETS)
         return (snapshot for snapshot in found if snapshot is not None)
 
     def find(self, kind: type[Snapshot]) -> Snapshot | None:
@@ -198,10 +198,8 @@ def load_reference_data(folder: Path) -> ReferenceData:
     found: dict[str, Any] = {name: load_from_folder(name, folder) for name in SETS}
     data = ReferenceData(**found)
     if not list(data):
-        raise ReferenceDataError(
-            f"{folder} holds no reference data. Put impress.json, status_codes.csv, projects.csv, colonies.csv and "
-            "strains.csv there."
-        )
+        files = ", ".join((IMPRESS_FILE, *(f"{name}.csv" for name in _TABLES)))
+        raise ReferenceDataError(f"{folder} holds no reference data. Put one or more of {files} there.")
     return data
 
 

@@ -86,20 +86,23 @@ class ReferenceSettings(SettingsGroup):
     title = "Reference data"
 
     reference_impress: ReferenceSource | None = None
-    """IMPReSS: URL of its API, or URL, file or folder with impress.json."""
+    """IMPReSS: URL of its API, or URL, file or folder with impress.json, or folder with impress/pipeline/list.json."""
     reference_status_codes: ReferenceSource | None = None
-    """Status codes: URL, file or folder with status_codes.csv."""
+    """Status codes: URL, file or folder with status_codes.csv or .tsv: code, description."""
     reference_projects: ReferenceSource | None = None
-    """Projects: URL, file or folder with projects.csv."""
-    reference_colonies: ReferenceSource | None = None
-    """Colonies: URL, file or folder with colonies.csv."""
+    """Projects: URL, file or folder with projects.csv: project."""
+    reference_colonies: ReferenceSource | None = Field(
+        default=None,
+        description="Colonies: URL, file or folder with colonies.csv: colony_id, production_centre, status; optional "
+        "created, strain_id, gene_id, gene_symbol, allele_id, allele_symbol.",
+    )
     reference_strains: ReferenceSource | None = None
-    """Strains: URL, file or folder with strains.csv or MGI_Strain.rpt."""
+    """Strains: URL, file or folder with strains.csv: strain_id, name; or MGI's MGI_Strain.rpt."""
     reference_max_age_days: int = Field(default=30, ge=1, le=3_650)
     """Days after which a set of reference data is stale."""
 
     @property
     def reference_sources(self) -> Mapping[str, str | None]:
         """Where each set of reference data is read from, by its name; None for what comes with the platform."""
-        names = ("impress", "status_codes", "projects", "colonies", "strains")
-        return {name: getattr(self, f"reference_{name}") for name in names}
+        sources = [name for name in ReferenceSettings.model_fields if name != "reference_max_age_days"]
+        return {name.removeprefix("reference_"): getattr(self, name) for name in sources}

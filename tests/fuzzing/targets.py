@@ -36,7 +36,7 @@ from dcc.errors import (
     ReferenceDataError,
 )
 from dcc.naming import ARCHIVE_SUFFIXES, Action, DocumentKind, NamingConvention
-from dcc.reference.loading import read_set
+from dcc.reference.loading import SETS, read_set
 from dcc.reference.snapshots import Provenance
 from dcc.sources.access import Credential, Endpoint
 from dcc.sources.ftp.session import parse_list_line, parse_mlsd_line
@@ -56,7 +56,6 @@ CENTRES = {"H", "J", "a" * 200}
 _NAMING = NamingConvention()
 _LIMITS = ArchiveLimits(max_bytes=10_000_000, max_ratio=200, max_entries=100)
 _SITE = Site("a source", "http", Endpoint("127.0.0.1", 80), "u", Credential(password=SecretStr("s3cret")))
-_SETS = ("impress", "status_codes", "projects", "colonies", "strains")
 
 
 @functools.cache
@@ -253,7 +252,7 @@ def md5_file(data: bytes) -> None:
 
 def reference(data: bytes) -> None:
     """Reference data: a table, or IMPReSS's answers, by the first byte."""
-    name = _SETS[data[0] % len(_SETS)] if data else "impress"
+    name = SETS[data[0] % len(SETS)] if data else "impress"
     try:
         read_set(name, data[1:], Provenance("a source", datetime(2026, 1, 1, tzinfo=UTC), ""))
     except ReferenceDataError as error:

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcc.documents.contents import Block, Content, Experiment, Procedure, SimpleParameter
+from dcc.documents.contents import Block, Content, SimpleParameter
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.documents.writing_xml import write_document
 from dcc.naming import DocumentKind
 from tests.support.canonical_documents import canonical
+from tests.support.integrity_cases import experiment, procedure
 from tests.support.strategies_documents import KINDS, Document, full_document, valid_documents, valid_procedures
 from tests.support.trials import trials
 
@@ -93,18 +94,18 @@ def test_every_attribute_and_element_that_may_be_left_out_makes_a_difference(kin
 @given(text=XML_TEXT, attribute=XML_TEXT)
 def test_any_text_is_kept_to_the_letter(text: str, attribute: str, place: Path) -> None:
     parameter = SimpleParameter(7, attribute, None, attribute, text, text)
+    first = {"experiment_id": attribute, "sequence_id": attribute, "specimen_ids": (text, text), "procedure": None}
     contents = [
         Block(3, 1, "J", attribute, attribute),
-        Experiment(4, 1, attribute, "2013-10-31", attribute, (text, text), None, ()),
-        Experiment(5, 2, "E2", "2013-10-31", None, ("M",), Procedure(6, "P", (parameter,), (), (), (), (), (), ()), ()),
+        experiment(**first),
+        experiment(procedure(parameter, required=False), position=2),
     ]
     found = read(write_document(DocumentKind.EXPERIMENT, contents), DocumentKind.EXPERIMENT, place)
     assert without_lines(tuple(found)) == without_lines(tuple(contents))
 
 
 def test_what_a_document_cannot_hold_is_not_written() -> None:
-    line = Experiment(4, 1, "E", "2013-10-31", None, ("M",), None, ())
     with pytest.raises(ValueError, match="before a block"):
-        write_document(DocumentKind.EXPERIMENT, [line])
+        write_document(DocumentKind.EXPERIMENT, [experiment()])
     with pytest.raises(ValueError, match="a specimen document cannot hold <experiment> here"):
-        write_document(DocumentKind.SPECIMEN, [Block(1, 1, "J", None, None), line])
+        write_document(DocumentKind.SPECIMEN, [Block(1, 1, "J", None, None), experiment()])

@@ -312,8 +312,7 @@ def test_sets_that_are_missing_or_old_are_told_with_what_to_do(installed: Instal
         return {name: (each.is_missing, each.is_stale, each.is_shipped) for name, each in found.items()}
 
     limit = datetime(2026, 10, 11)
-    missing = (True, False, False)
-    rest = {"impress": missing, "status_codes": missing, "colonies": missing, "strains": (False, False, True)}
+    rest = dict.fromkeys(SETS, (True, False, False)) | {"strains": (False, False, True)}
     assert told(limit) == rest | {"projects": (False, False, False)}
     assert told(limit + timedelta(seconds=1)) == rest | {"projects": (False, True, False)}
     messages = {name: each.message for name, each in local.freshness(limit + timedelta(days=5)).items()}

@@ -20,6 +20,8 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.models import EXPERIMENT, METADATA, NAMED, RUN, SPECIMEN
 from dcc.vocabulary import Validity
+from tests.support import integrity_cases
+from tests.support.integrity_cases import element
 from tests.support.qc_documents import apply, housing, line, specimen
 
 FIRST_DAY: Final = date(2013, 5, 1)
@@ -67,14 +69,15 @@ def animals(centre: str) -> Iterator[Any]:
 
 
 def experiment(centre: str, name: str, number: int, day: date, procedure: Procedure) -> Experiment:
-    return Experiment(7, 1, name, str(day), None, (f"{centre}{number}",), procedure, ())
+    named = {"experiment_id": name, "date": str(day), "specimen_ids": (f"{centre}{number}",)}
+    return integrity_cases.experiment(procedure, **named)
 
 
 def weight(centre: str, number: int, week: int, value: str | None) -> Experiment:
     status = "IMPC_PARAMSC_001: the scale broke" if value is None else None
     parameter = SimpleParameter(week + 20, "IMPC_BWT_001_001", None, "g", value, status)
     scale = Metadata(40, "IMPC_BWT_001_002", None, None, f"scale {number // 12}")
-    done = Procedure(8, WEIGHT, (parameter,), (), (), (), (), (), (scale,))
+    done = element(Procedure, line=8, procedure_id=WEIGHT, simple=(parameter,), metadata=(scale,))
     return experiment(centre, f"W{number}-{week}", number, FIRST_DAY + timedelta(weeks=week + 4), done)
 
 
@@ -94,7 +97,7 @@ def glucose(centre: str) -> Iterator[Experiment]:
         )
         series = SeriesParameter(29, "IMPC_IPG_002_001", None, "mmol/l", values, None)
         term = OntologyParameter(35, "IMPC_IPG_013_001", "1", ("MP:1", "MP:2"), None)
-        done = Procedure(8, GLUCOSE, (), (term,), (series,), (), (), (), ())
+        done = element(Procedure, line=8, procedure_id=GLUCOSE, ontology=(term,), series=(series,))
         yield experiment(centre, f"G{number}", number, FIRST_DAY + timedelta(weeks=9), done)
 
 

@@ -80,7 +80,7 @@ def init_as(engine: Engine, database: Database, revision: str) -> None:
 
 def undo(connection: Connection, database: Database, revision: str) -> None:
     """Take back what came after a revision."""
-    views = {name: _earlier(query, revision) for name, query in database.views(connection.dialect.name).items()}
+    views = list(database.views(connection.dialect.name))
     for name in views:
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
     if database is QC_DATABASE and revision < "0006":
@@ -93,13 +93,13 @@ def undo(connection: Connection, database: Database, revision: str) -> None:
         for name in ENTITIES:
             connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN is_valid BOOLEAN")
     if database is QC_DATABASE and revision < "0008":
-        del views["overview_strain"]
+        views.remove("overview_strain")
         strain = "strain_id VARCHAR(128) PRIMARY KEY, name VARCHAR(255), specimens BIGINT NOT NULL"
         connection.exec_driver_sql(f"CREATE TABLE overview_strain ({strain})")
         if connection.dialect.name != "sqlite":
             connection.exec_driver_sql("CREATE UNIQUE INDEX uq_document_tracker_id ON document (tracker_id)")
-    for name, query in views.items():
-        connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
+    for name in views:
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS SELECT 1 AS former")
     record_revision(connection, revision)
 
 
@@ -114,15 +114,3 @@ def _remove(connection: Connection, table: str, column: str | None = None) -> No
             on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
             connection.exec_driver_sql(f"DROP INDEX {index['name']}{on}")
     connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
-
-
-def _earlier(query: str, revision: str) -> str:
-    of_measurements = "m.fingerprint" in query or "FROM experiment e WHERE" in query
-    if revision < "0004" or (revision < "0007" and not of_measurements):
-        query = query.replace(" WHEN 3 THEN 0", "")
-    if revision < "0003":
-        query = query.replace(" AND LENGTH(s.specimen_id) = LENGTH(m.specimen_id)", "")
-    if revision < "0002":
-        query = query.replace("WHEN 1 THEN 1 WHEN 2 THEN 0 END AS", "WHEN TRUE THEN 1 WHEN FALSE THEN 0 END AS")
-        query = query.replace(".validity", ".is_valid")
-    return query

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from dcc.documents.contents import Experiment, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
+from tests.support.integrity_cases import element, experiment
 from tests.support.qc_contexts import submit
 from tests.support.qc_documents import specimen
 
@@ -23,8 +24,8 @@ def weighed(
     animal: str, value: str, *, day: date = FIRST_DAY, unit: str = "g", parameter_id: str = WEIGHT
 ) -> Experiment:
     simple = SimpleParameter(9, parameter_id, None, unit, value, None)
-    done = Procedure(8, parameter_id[:-4], (simple,), (), (), (), (), (), ())
-    return Experiment(7, 1, f"{parameter_id}-{animal}-{day}", str(day), None, (animal,), done, ())
+    done = element(Procedure, line=8, procedure_id=parameter_id[:-4], simple=(simple,))
+    return experiment(done, experiment_id=f"{parameter_id}-{animal}-{day}", date=str(day), specimen_ids=(animal,))
 
 
 def series(animal: str, values: Sequence[float], increments: Iterable[str] = ("0", "15", "120")) -> Experiment:
@@ -32,8 +33,8 @@ def series(animal: str, values: Sequence[float], increments: Iterable[str] = ("0
         SeriesValue(30, increment, None, str(value)) for increment, value in zip(increments, values, strict=True)
     )
     parameter = SeriesParameter(29, GLUCOSE, None, "mmol/l", given, None)
-    done = Procedure(8, GLUCOSE[:-4], (), (), (parameter,), (), (), (), ())
-    return Experiment(7, 1, f"G-{animal}", str(FIRST_DAY), None, (animal,), done, ())
+    done = element(Procedure, line=8, procedure_id=GLUCOSE[:-4], series=(parameter,))
+    return experiment(done, experiment_id=f"G-{animal}", date=str(FIRST_DAY), specimen_ids=(animal,))
 
 
 def name(number: int) -> str:

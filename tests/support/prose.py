@@ -182,7 +182,8 @@ def faults(page: str) -> list[str]:
         said.append(f"{found.mean:.1f} words in a sentence on average, at most {MAX_MEAN_WORDS_OF_SENTENCE}")
     if found.passive > MAX_PASSIVE_SENTENCES:
         passive = [f"{line}: {sentence}" for line, sentence in sentences(page) if _PASSIVE.search(sentence)]
-        said.append(f"{found.passive:.0%} of sentences are passive, say who does it:\n  " + "\n  ".join(passive))
+        most = f"{found.passive:.1%} of sentences are passive, at most {MAX_PASSIVE_SENTENCES:.0%}; say who does it:"
+        said.append("\n  ".join([most, *passive]))
     return said
 
 

@@ -32,7 +32,8 @@ from dcc.qc.apply.planning import plan_document as plan_prepared
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.qc.rows.prepared_file import PreparedFile, PreparedWriter
-from tests.support.integrity_cases import mutant
+from tests.support import integrity_cases
+from tests.support.integrity_cases import element, mutant
 
 PROCEDURE = "IMPC_CBC_001"
 _numbers = count(1)
@@ -46,7 +47,7 @@ def specimen(specimen_id: str, litter: str = "L1", position: int = 1, **changes:
 
 def procedure(value: str, procedure_id: str = PROCEDURE) -> Procedure:
     simple = SimpleParameter(9, f"{procedure_id}_001", None, "g", value, None)
-    return Procedure(8, procedure_id, (simple,), (), (), (), (), (), ())
+    return element(Procedure, line=8, procedure_id=procedure_id, simple=(simple,))
 
 
 def experiment(
@@ -57,12 +58,12 @@ def experiment(
     sequence_id: str | None = None,
     position: int = 1,
 ) -> Experiment:
-    yielded = procedure(value, procedure_id)
-    return Experiment(7, position, experiment_id, "2013-10-01", sequence_id, tuple(specimens), yielded, ())
+    said = {"experiment_id": experiment_id, "sequence_id": sequence_id, "specimen_ids": tuple(specimens)}
+    return integrity_cases.experiment(procedure(value, procedure_id), position=position, **said)
 
 
 def line(colony: str, value: str = "1", procedure_id: str = PROCEDURE, position: int = 1) -> Line:
-    return Line(7, position, colony, None, procedure(value, procedure_id), ())
+    return integrity_cases.line(position=position, colony_id=colony, procedure=procedure(value, procedure_id))
 
 
 def housing(value: str = "1", last_updated: str | None = None, position: int = 1) -> Housing:

@@ -13,7 +13,7 @@ from dcc.reference.loading import SETS, ReferenceData
 def write_reference(folder: Path, data: ReferenceData) -> dict[str, str]:
     """Write all sets to a new folder; returns the settings that name it."""
     folder.mkdir()
-    assert None not in (data.impress, data.status_codes, data.projects, data.colonies, data.strains)
+    assert [snapshot.name for snapshot in data] == list(SETS)
     units = {p.unit for pipeline in data.impress.pipelines.values() for p in _parameters(pipeline.procedures.values())}
     answers: dict[str, Any] = {"pipeline/list": {}, "unit/list": {unit: unit for unit in units}}
     for number, (key, pipeline) in enumerate(data.impress.pipelines.items(), 1):

@@ -11,7 +11,7 @@ OF_PAGE = (
     "tests/assets/test_browser.py",
     "tests/assets/pages/test_browser_reports.py",
     "tests/hostile/test_web_page.py",
-    "tests/dagster_resources/test_resources_page.py",
+    "tests/resources/test_resources_page.py",
     "tests/test_deploy.py",
     "tests/cli/test_ui.py",
 )

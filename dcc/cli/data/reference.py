@@ -24,8 +24,8 @@ _UNREACHABLE = 4
 def reference() -> None:
     """List and refresh the reference data that rules use.
 
-    The sets are impress, status_codes, projects, colonies and strains. DCC_REFERENCE_IMPRESS and so on name the source
-    of each; without it, a small shipped set is used, enough for the demo.
+    DCC_REFERENCE_IMPRESS and so on name the source of each set; without it, a small shipped set is used, enough for the
+    demo.
     """
 
 

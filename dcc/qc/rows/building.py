@@ -173,21 +173,17 @@ class RowBuilder:
     def _experiment(self, block: contents.Block, entity: contents.Experiment) -> EntityRow:
         lexical = _Lexical()
         row_id = self._ids[EntityKind.EXPERIMENT]()
-        line, position, experiment_id, written, sequence, specimens, procedure, status_codes = entity
-        day = lexical.date("dateOfExperiment", written)
-        named = self._tables["experiment_specimen"]
+        specimens, procedure = entity.specimen_ids, entity.procedure
+        day = lexical.date("dateOfExperiment", entity.date)
         for place, one in enumerate(specimens):
-            named.append((row_id, place, one, line))
-        if status_codes:
-            self._status_codes(EntityKind.EXPERIMENT, row_id, status_codes)
-        procedure_id = None
+            self._tables["experiment_specimen"].append((row_id, place, one, entity.line))
+        self._status_codes(EntityKind.EXPERIMENT, row_id, entity.status_codes)
         if procedure is not None:
-            procedure_id = procedure.procedure_id
             only = specimens[0] if len(specimens) == 1 else None
-            owner = RunOwner(EntityKind.EXPERIMENT.value, row_id, *self._of_run, experiment_id, day, only)
+            owner = RunOwner(EntityKind.EXPERIMENT.value, row_id, *self._of_run, entity.experiment_id, day, only)
             self._procedures.add(owner, procedure)
-        values = (row_id, *self._in_block, position, line, *block[2:], procedure_id, experiment_id, sequence, day)
-        return EntityRow(EntityKind.EXPERIMENT, row_id, (*values, lexical.text()))
+        own = (entity.experiment_id, entity.sequence_id, day)
+        return EntityRow(EntityKind.EXPERIMENT, row_id, (*self._head(block, row_id, entity), *own, lexical.text()))
 
     def _line(self, block: contents.Block, entity: contents.Line) -> EntityRow:
         row_id = self._ids[EntityKind.LINE]()
@@ -205,9 +201,12 @@ class RowBuilder:
         values = (*self._head(block, row_id, entity), from_lims, day, lexical.text())
         return EntityRow(EntityKind.HOUSING, row_id, values)
 
-    def _head(self, block: contents.Block, row_id: int, entity: contents.Line | contents.Housing) -> Row:
-        place = (entity.position, entity.line)
-        return (row_id, *self._in_block, *place, *block[2:], entity.procedure.procedure_id)
+    def _head(
+        self, block: contents.Block, row_id: int, entity: contents.Experiment | contents.Line | contents.Housing
+    ) -> Row:
+        """The columns of `BlockColumns`, which those of the entity follow in the order of its model."""
+        procedure_id = None if entity.procedure is None else entity.procedure.procedure_id
+        return (row_id, *self._in_block, entity.position, entity.line, *block[2:], procedure_id)
 
     def _status_codes(self, kind: EntityKind, row_id: int, codes: Iterable[contents.StatusCode]) -> None:
         for place, code in enumerate(codes):

@@ -23,6 +23,7 @@ from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
+from dcc.reference.loading import SETS
 from dcc.runtime.processes import Process
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -38,7 +39,7 @@ from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import SftpResource
 from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
 from dcc_resources.session import SessionResource
-from tests.dagster_resources.test_resources_page import RESOURCES
+from tests.resources.test_resources_page import RESOURCES
 from tests.support.asking import in_reading
 from tests.support.dagster_instances import Dagster, set_environment
 from tests.support.databases import only_sqlite
@@ -64,6 +65,10 @@ def silent_sources(installation: Installation, monkeypatch: pytest.MonkeyPatch) 
 def test_each_protocol_of_the_platform_has_a_resource() -> None:
     kinds = [protocol for resource in SOURCES for protocol in resource.protocols]
     assert sorted(kinds) == sorted(SourceProtocol), "Correct SOURCES in dcc_resources/code_location.py."
+
+
+def test_each_set_of_reference_data_has_a_field() -> None:
+    assert set(SETS) <= ReferenceDataResource.model_fields.keys()
 
 
 @pytest.mark.parametrize("step", [chosen_file_sources, chosen_submissions, crawl_file_sources, process_zip_actions])
