@@ -21,9 +21,7 @@ _RULE_ID = re.compile(r"[A-Z]+[0-9]+")
 
 HELD = "held"
 """The kind of a problem: the document waits for confirmation."""
-LEFT_OUT = {
-    phase: f"left_out_{phase.short_name}" for phase in (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW)
-}
+LEFT_OUT = {phase: f"left_out_{phase.short_name}" for phase in Phase if Phase.UPLOAD <= phase < Phase.QC}
 """The steps that settings may leave out, each with the kind of the entry in a document's log that says so."""
 DECLINED = "declined"
 """The kind of a reason: the archive on another centre's source was turned down."""
