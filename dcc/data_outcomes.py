@@ -147,7 +147,9 @@ class OverviewsBuilt:
     finished: datetime
 
 
-DataOutcome = SubmissionData | ContextsBuilt | OverviewsBuilt
+CentresBuilt = ContextsBuilt | OverviewsBuilt
+"""What phases build of centres."""
+DataOutcome = SubmissionData | CentresBuilt
 """What the phases after validation yield while they run."""
 
 

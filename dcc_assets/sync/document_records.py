@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
-from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, SubmissionData
+from dcc.data_outcomes import CentresBuilt, ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, SubmissionData
 from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
@@ -236,11 +236,10 @@ def _kind_of(file_name: str) -> DocumentKind:
     return next((kind for kind in DocumentKind if f".{kind.value}." in file_name), DocumentKind.EXPERIMENT)
 
 
-def recorded_contexts(connection: Connection, centres: Collection[str] | None = None) -> ContextsBuilt:
-    """The data contexts of all centres that have any, or of those of `centres`."""
-    return ContextsBuilt(count_contexts(connection, centres), 0, 0.0, utc_now())
-
-
-def recorded_overviews(connection: Connection, centres: Collection[str] | None = None) -> OverviewsBuilt:
-    """The overviews of all centres that have any, or of those of `centres`."""
-    return OverviewsBuilt(count_overviews(connection, centres), 0.0, utc_now())
+def recorded_centres(connection: Connection, centres: Collection[str] | None = None) -> list[CentresBuilt]:
+    """What phases have built, each of all centres that have any of it, or of those of `centres`."""
+    now = utc_now()
+    return [
+        ContextsBuilt(count_contexts(connection, centres), 0, 0.0, now),
+        OverviewsBuilt(count_overviews(connection, centres), 0.0, now),
+    ]

@@ -15,7 +15,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, SubmissionData, left_out_message
+from dcc.data_outcomes import DataOutcome, SubmissionData, left_out_message
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem, SubmissionKey
@@ -86,16 +86,16 @@ def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
     """Process all documents that wait for a phase; see `process_data`, which keeps the order of phases."""
     with logging_about(phase=phase.short_name):
         for outcome in chain(leave_out(work, phase), _PHASES[phase](work)):
-            _log_outcome(outcome)
+            _log_outcome(outcome, phase)
             yield outcome
 
 
-def _log_outcome(outcome: DataOutcome) -> None:
+def _log_outcome(outcome: DataOutcome, phase: Phase) -> None:
     if not session_log.isEnabledFor(logging.INFO):
         return
     if not isinstance(outcome, SubmissionData):
-        built = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
-        session_log.info("%s of %d centres were built in %.1f s", built, len(outcome.centres), outcome.seconds)
+        built = (phase.short_name, len(outcome.centres), outcome.seconds)
+        session_log.info("%s: built for %d centres in %.1f s", *built)
         return
     for document in outcome.documents:
         with logging_about(zip_action=outcome.key, centre=outcome.centre, document=document.file_name):

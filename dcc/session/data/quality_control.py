@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, SubmissionData
+from dcc.data_outcomes import CentresBuilt, DataOutcome, SubmissionData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import count_of
 from dcc.phases import Phase, State, Status
@@ -59,9 +59,7 @@ def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
     yield from _build(work, Phase.OVERVIEW, "Build of overviews", build_overviews)
 
 
-def _build(
-    work: DataSession, phase: Phase, comment: str, build: Callable[..., ContextsBuilt | OverviewsBuilt]
-) -> Iterator[DataOutcome]:
+def _build(work: DataSession, phase: Phase, comment: str, build: Callable[..., CentresBuilt]) -> Iterator[DataOutcome]:
     # Listed before the build, which then includes all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {count_of(len(due), 'document')}") if due else None
