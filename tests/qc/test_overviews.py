@@ -19,6 +19,7 @@ from dcc.qc.contexts.overviews import build_overviews
 from tests.support.asking import rows_in
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import (
+    OVERVIEWS,
     TABLES,
     assert_contexts_are_right,
     know,
@@ -229,9 +230,6 @@ def test_what_was_rebuilt_in_part_is_what_a_rebuild_from_nothing_shows(qc_databa
 def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:
     """All rows of all overviews."""
     return [rows_of(engine, name) for name in OVERVIEWS]
-
-
-OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
 
 
 def forget_overviews(engine: Engine) -> None:

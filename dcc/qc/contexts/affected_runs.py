@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, sorted_chunks
 from dcc.naming import DocumentKind
+from dcc.phases import Phase
 from dcc.qc.apply.upload_lock import lock_all, lock_centres_of
 from dcc.qc.apply.versions import is_run_of, with_experiments
 from dcc.qc.archive_scope import ArchiveScope
@@ -52,10 +53,13 @@ Basis = Mapping[str, int]
 
 
 class Build(StrEnum):
-    """What is built."""
+    """What is built; a document has a column `..._built` for each."""
 
     CONTEXTS = "contexts"
     OVERVIEWS = "overviews"
+
+
+_BUILT_IN: Final = {Build.CONTEXTS: Phase.CONTEXT, Build.OVERVIEWS: Phase.OVERVIEW}
 
 
 def active_basis(connection: Connection, names: Iterable[str]) -> Basis:
@@ -111,9 +115,9 @@ def due_documents(connection: Connection, build: Build, scope: ArchiveScope) -> 
     return []
 
 
-def count_due(connection: Connection, *builds: Build) -> int:
-    """The number of documents that these builds do not include; nothing is locked."""
-    due = or_(false(), *map(_DUE.__getitem__, builds))
+def count_due(connection: Connection, until: Phase) -> int:
+    """The number of documents that builds up to a phase do not include; nothing is locked."""
+    due = or_(false(), *(_DUE[build] for build, phase in _BUILT_IN.items() if phase <= until))
     return connection.scalar(select(func.count()).select_from(DOCUMENT).where(due)) or 0
 
 
@@ -149,10 +153,9 @@ def _first_documents(connection: Connection, condition: ColumnElement[bool], sco
 
 
 def mark_built(connection: Connection, document_ids: Sequence[int], build: Build) -> None:
-    """Record that a build includes documents."""
-    is_of_contexts = {"contexts_built": True, "overviews_built": False}
-    values = is_of_contexts if build is Build.CONTEXTS else {"overviews_built": True}
-    change_rows(connection, DOCUMENT.c.id, document_ids, **values)
+    """Record that a build includes documents; the others follow contexts."""
+    values = {f"{each}_built": False for each in Build} if build is Build.CONTEXTS else {}
+    change_rows(connection, DOCUMENT.c.id, document_ids, **values | {f"{build}_built": True})
 
 
 def affected_runs(connection: Connection, document_ids: Collection[int], build: Build | None = None) -> dict[int, int]:
