@@ -1,6 +1,7 @@
 """The rows of the tracker's reference tables, in the order that carries their meaning.
 
-A row's id is its position in its sequence, counted from 1. Rows may be appended, never moved or renamed.
+A row's id is its position in its sequence, counted from 1. Rows may be appended. They are never renamed, and never
+moved without a revision that renumbers what refers to them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results of data contexts and overviews, as Dagster shows them on their centre's partition."""
+"""What phases built of centres, as Dagster shows it on a centre's partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session's work on valid documents: upload, data, context, overview and qc, each for all of them in turn.
+"""A session's work on valid documents: the phases after validation, each for all of them in turn.
 
 Documents show steps that the settings leave out as cancelled, and go on where what follows needs them not. The upload
 is needed by all that follows, and contexts by overviews and quality control: there documents stay. When a step is left
@@ -64,7 +64,7 @@ def process_data(
 
     Those of killed sessions are among them. With `keys`, or in a session of urgent ones, only those submissions are
     processed, and those with documents that they require to be judged again. Each submission is yielded once for each
-    phase with documents of it; data contexts and overviews once if they changed. Problems of documents are outcomes,
+    phase with documents of it; what is built of centres once if it changed. Problems of documents are outcomes,
     not exceptions. Raises the `unreachable` error of either database, SessionLostError and, after everything else is
     done, InternalFaultError.
     """
