@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, tru
 
 from dcc.databases.schema import current
 from dcc.phases import Phase
-from dcc.qc.contexts.affected_runs import count_due
+from dcc.qc.contexts.builds import count_due
 from dcc.qc.database import open_qc_database
 from dcc.runtime.clock import utc_now
 from dcc.session.data.document_queries import count_due_documents

@@ -166,7 +166,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
 
 
 def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality_control, "documents_left_out", lambda *_: 1 // 0)
+    monkeypatch.setattr(quality_control, "documents_behind", lambda *_: 1 // 0)
     data.validate(ZIP, specimens(), experiments())
     with pytest.raises(ZeroDivisionError):
         data.take_up()

@@ -16,8 +16,8 @@ from dcc.data_outcomes import CentresBuilt, DataOutcome, SubmissionData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import count_of
 from dcc.phases import Phase, State, Status
-from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.builds import documents_behind
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder
@@ -70,7 +70,7 @@ def _build(work: DataSession, phase: Phase, comment: str, build: Callable[..., C
     stored = run_reading(work.qc, lambda connection: documents_of(connection, due))
     # A document that was withdrawn, or set to be judged again, since it was listed has not passed.
     behind = run_reading(
-        work.qc, lambda connection: documents_left_out(connection, [document.id for document in stored.values()])
+        work.qc, lambda connection: documents_behind(connection, [document.id for document in stored.values()])
     )
     through = [
         document for document in due if document.xml_id not in stored or stored[document.xml_id].id not in behind
