@@ -9,17 +9,10 @@ from typing import Final
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from dcc.phases import LastPhase, Phase
-from dcc.settings.centre_groups import (
-    MAY_BE_LEFT_OUT,
-    CentreGroup,
-    LeftOutSteps,
-    parse_centre_groups,
-    parse_group_intervals,
-    parse_left_out_steps,
-    parts_of,
-)
+from dcc.settings.centre_groups import CentreGroup, parse_centre_groups, parse_group_intervals, parts_of
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup, checked_by
 from dcc.settings.hosts import parse_hosts
+from dcc.settings.left_out_steps import MAY_BE_LEFT_OUT, LeftOutSteps, parse_left_out_steps
 
 _EXAMPLE: Final = "write connections and requests a second, such as ftp.example.org=2;sftp.example.org=4,0.5"
 

@@ -19,7 +19,7 @@ from dcc.data_outcomes import CentresBuilt, ContextsBuilt, DocumentData, Finding
 from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
-from dcc.outcomes import LEFT_OUT, SubmissionKey
+from dcc.outcomes import STEP_LEFT_OUT, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
@@ -36,8 +36,6 @@ from dcc_assets.metadata.documents import SHOWN_PHASES
 
 PAGE: Final = 500
 """The most submissions that are read at once, with their documents."""
-
-_STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +124,9 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
 
 def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
     found: dict[int, tuple[Phase, ...]] = {}
-    query = entries_that_hold(KIND).where(AnException.short_name.in_(_STEPS))
+    query = entries_that_hold(KIND).where(AnException.short_name.in_(STEP_LEFT_OUT))
     for xml_id, kind in rows_with(tracker, query, XmlLog.xml_id, xml_ids):
-        found[xml_id] = (*found.get(xml_id, ()), _STEPS[kind])
+        found[xml_id] = (*found.get(xml_id, ()), STEP_LEFT_OUT[kind])
     return found
 
 

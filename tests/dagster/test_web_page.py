@@ -80,10 +80,10 @@ LOADED = ({"load_data", "show_changes"}, {"valid_documents", "changes_beside_ses
 OVERDUE = ({"show_overdue"}, {"overdue"})
 REFRESHED = ({"refresh_reference_data"}, {"reference_schedule"})
 RUN_BY = {
+    **dict.fromkeys(FLOW, LOADED),
     "file_source_listings": (CRAWLED[0] | OVERDUE[0], CRAWLED[1] | OVERDUE[1]),
     "zip_actions": (CRAWLED[0] | PROCESSED[0], CRAWLED[1] | PROCESSED[1]),
     **dict.fromkeys(("zip_downloads", "xml_documents", "validated_documents"), PROCESSED),
-    **dict.fromkeys(("uploaded_data", "data_integrity", "overviews", "qc"), LOADED),
     "contexts": (LOADED[0] | OVERDUE[0], LOADED[1] | OVERDUE[1]),
     **dict.fromkeys(("submission_reports", "measurements"), (set(), set())),
     "archive_store": ({"audit_archives"}, {"archive_audit_schedule"}),

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine
 from dcc.data_outcomes import DataOutcome, SubmissionData, left_out_message
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
-from dcc.outcomes import LEFT_OUT, Problem, SubmissionKey
+from dcc.outcomes import LEFT_OUT, STEP_LEFT_OUT, Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import judge_together
 from dcc.runtime.log_context import logging_about, progress_log
@@ -49,7 +49,6 @@ _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
 """The phases in their order."""
 
 _PORTION: Final = 250
-_KINDS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 _AGAIN: Final = mark("The step {step} is not left out any more.")
 
 
@@ -167,8 +166,8 @@ def resume_left_out_steps(work: DataSession) -> None:
 
 def _recorded_steps(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
     """The steps that are noted as left out, by the ids of documents; with the ids of the entries in their logs."""
-    query = entries_that_hold(XmlLog.id, KIND).where(AnException.short_name.in_(_KINDS))
+    query = entries_that_hold(XmlLog.id, KIND).where(AnException.short_name.in_(STEP_LEFT_OUT))
     found: dict[int, dict[Phase, list[int]]] = {}
     for xml_id, entry, kind in connection.execute(query):
-        found.setdefault(xml_id, {}).setdefault(_KINDS[kind], []).append(entry)
+        found.setdefault(xml_id, {}).setdefault(STEP_LEFT_OUT[kind], []).append(entry)
     return found
