@@ -1,4 +1,4 @@
-"""Results of documents in the phases upload, data, context, overview and qc: the facts that every view shows."""
+"""Results of documents in the phases after validation: the facts that every view shows."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class DocumentData:
 class SubmissionData:
     """The results of one submission's documents in one phase, yielded once for each phase and submission.
 
-    `reached` is that phase (upload, data, context, overview or qc); `phase` and `status` are those of the submission
-    afterwards. `documents` are those that the phase was due for.
+    `reached` is that phase; `phase` and `status` are those of the submission afterwards. `documents` are those that the
+    phase was due for.
     """
 
     key: SubmissionKey
@@ -147,7 +147,9 @@ class OverviewsBuilt:
     finished: datetime
 
 
-DataOutcome = SubmissionData | ContextsBuilt | OverviewsBuilt
+CentresBuilt = ContextsBuilt | OverviewsBuilt
+"""What phases build of centres."""
+DataOutcome = SubmissionData | CentresBuilt
 """What the phases after validation yield while they run."""
 
 

@@ -140,17 +140,11 @@ def acting(kind: str) -> dict[Actor, list[str]]:
 def acts_in(phase: Phase, status: Status) -> Actor:
     """Who must act on a submission or document in a state, as far as the state alone tells."""
     if status is Status.FAILED:
-        return _ON_FAILURE.get(phase, Actor.CENTRE)
+        if phase is Phase.DOWNLOAD:
+            return Actor.NOBODY
+        return Actor.DCC if phase > Phase.DATA else Actor.CENTRE
     waits = phase is Phase.QC and status in (Status.PENDING, Status.RUNNING)
     return Actor.DCC if waits else Actor.NOBODY
-
-
-_ON_FAILURE: Final = {
-    Phase.DOWNLOAD: Actor.NOBODY,
-    Phase.CONTEXT: Actor.DCC,
-    Phase.OVERVIEW: Actor.DCC,
-    Phase.QC: Actor.DCC,
-}
 
 
 def message_of(code: str, details: Details) -> Message:

@@ -21,10 +21,10 @@ _RULE_ID = re.compile(r"[A-Z]+[0-9]+")
 
 HELD = "held"
 """The kind of a problem: the document waits for confirmation."""
-LEFT_OUT = {
-    phase: f"left_out_{phase.short_name}" for phase in (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW)
-}
+LEFT_OUT = {phase: f"left_out_{phase.short_name}" for phase in Phase if Phase.UPLOAD <= phase < Phase.QC}
 """The steps that settings may leave out, each with the kind of the entry in a document's log that says so."""
+STEP_LEFT_OUT = {kind: phase for phase, kind in LEFT_OUT.items()}
+"""The same the other way round."""
 DECLINED = "declined"
 """The kind of a reason: the archive on another centre's source was turned down."""
 WAITS = "waits"

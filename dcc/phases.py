@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from dcc.naming import Action
 
@@ -18,7 +18,10 @@ class _Row(IntEnum):
 
 
 class Phase(_Row):
-    """Processing phases; the number is the row's id and grows along the pipeline."""
+    """Processing phases; the number is the row's id and grows along the pipeline.
+
+    A phase before others moves their numbers: a revision of the tracker then renumbers all that refer to `phase.id`.
+    """
 
     DOWNLOAD = 1
     ZIP_NAME = 2
@@ -31,6 +34,12 @@ class Phase(_Row):
     CONTEXT = 9
     OVERVIEW = 10
     QC = 11
+
+
+KeptPhase = Literal["xsd", "upload", "data", "context", "overview", "qc"]
+"""The phases after which staging may forget an archive, by name."""
+LastPhase = Literal["zip_name", KeptPhase]
+"""The phases that sessions may end with, by name."""
 
 
 class Status(_Row):

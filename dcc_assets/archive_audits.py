@@ -7,7 +7,7 @@ import dagster as dg
 
 from dcc.databases.transactions import run_reading
 from dcc.operations.archive_audits import AuditResult, audit_archives
-from dcc.operations.overview import StoreOverview, store_overview
+from dcc.operations.platform_status import StoreStatus, store_status
 from dcc.store.copies import CopyState
 from dcc_assets.collection import GROUP
 from dcc_assets.graph import ARCHIVE_COPIES, ARCHIVE_REPLICAS, ARCHIVE_STORE, asset, check
@@ -44,7 +44,7 @@ def archive_store(
     done = audit_archives(engine, settings, "the nightly audit")
     for notice in done.caught_up.notices:
         context.log.warning(notice)
-    found = run_reading(engine, lambda connection: store_overview(connection, settings))
+    found = run_reading(engine, lambda connection: store_status(connection, settings))
     shown = _figures(found) | _audits(done)
     copies = dg.AssetCheckResult(
         asset_key=ARCHIVE_STORE, check_name=ARCHIVE_COPIES.name, passed=not found.lost, metadata=shown
@@ -62,7 +62,7 @@ def archive_store(
         )
 
 
-def _figures(found: StoreOverview) -> Metadata:
+def _figures(found: StoreStatus) -> Metadata:
     """What `dcc archive status` shows."""
     rows = [
         (

@@ -1,11 +1,8 @@
 """The asset graph by name: partitions, assets and checks, and how the module of each group declares them.
 
-    file_source_listings -> zip_actions -> zip_downloads -> xml_documents -> validated_documents
-    -> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
-
-A partition key is `<centre>-<id>` for a source, `<action>/<file name>` for a submission (`dcc.outcomes`), and a
-centre's code. A check is named after its phase in the tracker, or its group of rules (`dcc.rules.catalogue`). Its texts
-are in `dcc.reports.checks`.
+`docs/design.md` shows the flow. A partition key is `<centre>-<id>` for a source, `<action>/<file name>` for a
+submission (`dcc.outcomes`), and a centre's code. A check is named after its phase in the tracker, or its group of rules
+(`dcc.rules.catalogue`). Its texts are in `dcc.reports.checks`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _process(
 @op(
     name="load",
     pool=QC_DATABASE_POOL,
-    description="Uploads and judges every waiting document, then builds contexts and overviews.",
+    description="Takes every waiting document through the phases after validation.",
 )
 def _load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
     with session_work(context, session) as work:

@@ -1,4 +1,4 @@
-"""The group `quality_control`: contexts and overviews of each centre, and the archives that reached quality control."""
+"""The group `quality_control`: what is built of each centre, and the archives that reached quality control."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -62,7 +62,7 @@ CENTRE_CHECKS: Final = (
     specs=CONTEXT_SPECS,
     check_specs=CENTRE_CHECKS,
     pool=QC_DATABASE_POOL,
-    description="Brings the data contexts and overviews of the centres whose partitions are chosen up to date.",
+    description="Brings what is built of the centres whose partitions are chosen up to date.",
 )
 def chosen_contexts(
     context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, tru
 
 from dcc.databases.schema import current
 from dcc.phases import Phase
-from dcc.qc.contexts.affected_runs import Build, count_due
+from dcc.qc.contexts.builds import count_due
 from dcc.qc.database import open_qc_database
 from dcc.runtime.clock import utc_now
 from dcc.session.data.document_queries import count_due_documents
@@ -122,8 +122,7 @@ def count_follow_up_data(settings: Settings) -> int:
         names = imits_names(tracker)
     with _connected(open_qc_database(settings)) as connection:
         judged = len(documents_to_judge_now(connection, names))
-        wanted = [(Phase.CONTEXT, Build.CONTEXTS), (Phase.OVERVIEW, Build.OVERVIEWS)]
-        return judged + count_due(connection, *(build for phase, build in wanted if until >= phase))
+        return judged + count_due(connection, until)
 
 
 def _active(leases: Iterable[Lease], group: CentreGroup | None) -> Lease | None:

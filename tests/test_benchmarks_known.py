@@ -56,7 +56,7 @@ def test_a_session_finds_nothing_new_in_what_the_benchmark_put_there(known: Know
 def test_the_statements_of_a_session_with_nothing_new_do_not_depend_on_how_much_is_known(known: KnownArchives) -> None:
     """Those of all its phases, in both databases; nor may they become more."""
     few = _statements_of_session(known)
-    assert len(few) <= _STATEMENTS
+    assert len(few) <= _STATEMENTS, "Only a new phase may add statements."
     known.grow(1_100)
     assert _statements_of_session(known) == few
 

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import DccError, DiskFullError, NotFoundError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
-from dcc.operations.overview import LostArchive, find_lost
+from dcc.operations.platform_status import LostArchive, find_lost
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.clock import utc_now

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from dcc.errors import ConfigurationError
 from dcc.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
+from dcc.phases import KeptPhase
 from dcc.settings.database_urls import check_database_url
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup, url_checked_by
 
@@ -60,7 +61,7 @@ class LocationSettings(SettingsGroup):
     """Days in staging of archives that failed, were withdrawn or must be downloaded again."""
     staging_keep_part_days: int = Field(default=7, ge=0, le=36_500)
     """Days in staging of parts of archives that no file source hosts."""
-    staging_keep_phase: Literal["xsd", "upload", "data", "context", "overview", "qc"] = "qc"
+    staging_keep_phase: KeptPhase = "qc"
     """Phase after which an archive is through."""
     staging_clean: bool = False
     """Whether each session ends by cleaning staging."""

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from dcc.phases import Phase
-from dcc.settings.centre_groups import (
-    CentreGroup,
-    LeftOutSteps,
-    parse_centre_groups,
-    parse_group_intervals,
-    parse_left_out_steps,
-    parts_of,
-)
+from dcc.phases import LastPhase, Phase
+from dcc.settings.centre_groups import CentreGroup, parse_centre_groups, parse_group_intervals, parts_of
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup, checked_by
 from dcc.settings.hosts import parse_hosts
+from dcc.settings.left_out_steps import MAY_BE_LEFT_OUT, LeftOutSteps, parse_left_out_steps
 
 _EXAMPLE: Final = "write connections and requests a second, such as ftp.example.org=2;sftp.example.org=4,0.5"
 
@@ -57,7 +51,7 @@ class SessionSettings(SettingsGroup):
     section = "sessions"
     title = "Sessions"
 
-    until: Literal["zip_name", "xsd", "upload", "data", "context", "overview", "qc"] = "qc"
+    until: LastPhase = "qc"
     """Last phase of sessions: zip_name lists, xsd validates, later ones take the data over."""
     hold_threshold: int = Field(default=500, ge=0)
     """Records that one edit or delete document may replace or remove unconfirmed."""
@@ -133,7 +127,7 @@ class SessionSettings(SettingsGroup):
     left_out_steps: str = Field(
         default="",
         description="Steps left out of all documents, of a group's or of a source's, such as "
-        "overview;europe=context;3=data,overview. Of upload, data, context and overview.",
+        "overview;europe=context;3=data,overview. Of " + ", ".join(MAY_BE_LEFT_OUT) + ".",
     )
     dagster_events: bool = True
     """Whether `dcc` shows its work in Dagster too."""

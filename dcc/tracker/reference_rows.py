@@ -1,6 +1,7 @@
 """The rows of the tracker's reference tables, in the order that carries their meaning.
 
-A row's id is its position in its sequence, counted from 1. Rows may be appended, never moved or renamed.
+A row's id is its position in its sequence, counted from 1. Rows may be appended. They are never renamed, and never
+moved without a revision that renumbers what refers to them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dcc.naming import Action
+from dcc.phases import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,20 @@ class ReferenceRow:
     description: str
     rgba: str | None = None
 
+
+_PHASES: Final = {
+    Phase.DOWNLOAD: "The archive is fetched from a file source into the staging area.",
+    Phase.ZIP_NAME: "The archive's name is checked against the naming convention, while crawling.",
+    Phase.ZIP_MD5: "The archive's size and checksum are compared with what its centre published.",
+    Phase.UNZIP: "The archive's documents are extracted into a folder of their own.",
+    Phase.XML_NAME: "The document's name is checked against the naming convention.",
+    Phase.XSD: "The document is validated against the XML schema of the exchange format.",
+    Phase.UPLOAD: "The document's contents are loaded into the QC database.",
+    Phase.DATA: "The integrity of the loaded data is checked.",
+    Phase.CONTEXT: "The data are put into the context of earlier submissions.",
+    Phase.OVERVIEW: "The overviews that displays and analyses read are built.",
+    Phase.QC: "Data wranglers check the quality of the data.",
+}
 
 REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
     "source_protocol": (
@@ -39,19 +55,7 @@ REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
         ReferenceRow(Action.EDIT.value, "Replace earlier data by the archive's."),
         ReferenceRow(Action.DELETE.value, "Withdraw the data that the archive names."),
     ),
-    "phase": (
-        ReferenceRow("download", "The archive is fetched from a file source into the staging area."),
-        ReferenceRow("zip_name", "The archive's name is checked against the naming convention, while crawling."),
-        ReferenceRow("zip_md5", "The archive's size and checksum are compared with what its centre published."),
-        ReferenceRow("unzip", "The archive's documents are extracted into a folder of their own."),
-        ReferenceRow("xml_name", "The document's name is checked against the naming convention."),
-        ReferenceRow("xsd", "The document is validated against the XML schema of the exchange format."),
-        ReferenceRow("upload", "The document's contents are loaded into the QC database."),
-        ReferenceRow("data", "The integrity of the loaded data is checked."),
-        ReferenceRow("context", "The data are put into the context of earlier submissions."),
-        ReferenceRow("overview", "The overviews that displays and analyses read are built."),
-        ReferenceRow("qc", "Data wranglers check the quality of the data."),
-    ),
+    "phase": tuple(ReferenceRow(phase.short_name, _PHASES[phase]) for phase in Phase),
     "a_status": (
         ReferenceRow("pending", "Waits for the phase to begin.", "aaaaaa00"),
         ReferenceRow("running", "The phase is under way.", "0000ff00"),

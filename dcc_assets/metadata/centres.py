@@ -1,11 +1,11 @@
-"""Results of data contexts and overviews, as Dagster shows them on their centre's partition."""
+"""What phases built of centres, as Dagster shows it on a centre's partition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
+from dcc.data_outcomes import CentresBuilt, ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc.messages import count_of
 from dcc.vocabulary import ContextState
 from dcc_assets.graph import CONTEXTS, OVERVIEWS
@@ -24,22 +24,22 @@ _PICTURES: Final = (1, 2)
 """How many plots of a centre are shown with its overviews: of the parameters with most values."""
 
 
-def contexts_reports(built: ContextsBuilt) -> Iterator[PartitionReport]:
-    """The data contexts of each centre that the build changed."""
+def centre_reports(built: CentresBuilt) -> Iterator[PartitionReport]:
+    """The report of each centre that the build changed."""
+    by_centre = _by_contexts(built) if isinstance(built, ContextsBuilt) else _by_overviews(built)
+    for centre, materialised in by_centre:
+        yield PartitionReport(centre, (materialised,), timestamp=utc_timestamp(built.finished))
+
+
+def _by_contexts(built: ContextsBuilt) -> Iterator[tuple[str, MaterialisedPartition]]:
     for counts in built.centres:
-        yield PartitionReport(
-            counts.centre,
-            (MaterialisedPartition(CONTEXTS, _contexts(counts), _summary(counts)),),
-            timestamp=utc_timestamp(built.finished),
-        )
+        yield counts.centre, MaterialisedPartition(CONTEXTS, _contexts(counts), _summary(counts))
 
 
-def overviews_reports(built: OverviewsBuilt) -> Iterator[PartitionReport]:
-    """The overviews of each centre that the build changed."""
+def _by_overviews(built: OverviewsBuilt) -> Iterator[tuple[str, MaterialisedPartition]]:
     for centre, counts in sorted(built.centres.items()):
         summary = ", ".join(count_of(number, _words(name).removesuffix("s")) for name, number in counts.items())
-        materialised = MaterialisedPartition(OVERVIEWS, _overviews(centre, counts), summary)
-        yield PartitionReport(centre, (materialised,), timestamp=utc_timestamp(built.finished))
+        yield centre, MaterialisedPartition(OVERVIEWS, _overviews(centre, counts), summary)
 
 
 def _summary(counts: ContextCounts) -> str:

@@ -28,7 +28,7 @@ from dcc_dagster.metadata import Metadata, first_rows, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
-"""The phases shown on submissions; contexts and overviews are shown on centres."""
+"""The phases shown on submissions; what is built of centres is shown on these."""
 
 _Found = tuple[str, FindingEntry]
 """A finding, after the name of its document."""

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, SubmissionData
+from dcc.data_outcomes import CentresBuilt, ContextsBuilt, DataOutcome, SubmissionData
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
@@ -31,15 +31,9 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc_assets.graph import CENTRE_PARTITIONS
-from dcc_assets.metadata.centres import contexts_reports, overviews_reports
+from dcc_assets.metadata.centres import centre_reports
 from dcc_assets.metadata.documents import data_reports
-from dcc_assets.sync.document_records import (
-    PAGE,
-    documented_submissions,
-    recorded_contexts,
-    recorded_overviews,
-    recorded_page,
-)
+from dcc_assets.sync.document_records import PAGE, documented_submissions, recorded_centres, recorded_page
 from dcc_assets.sync.horizon import read_archive
 from dcc_assets.sync.watermarks import CentresShown, StoredWatermarks
 from dcc_dagster.partition_events import PartitionReport
@@ -137,7 +131,7 @@ class DataReporter:
                 if len(self._judged) < _JUDGED_AT_ONCE:
                     return
         yield from self._reports_of_judged()
-        if isinstance(outcome, ContextsBuilt | OverviewsBuilt):
+        if not isinstance(outcome, SubmissionData):
             yield from self._reports_of_centres(outcome, but_centres=but_centres)
             if isinstance(outcome, ContextsBuilt):
                 self._reported_histories.update({counts.centre: outcome.history for counts in outcome.centres})
@@ -155,9 +149,7 @@ class DataReporter:
     ) -> Iterator[PartitionReport]:
         """Reports of everything recorded, for all submissions and centres or for these."""
         yield from data_reports(self._recorded_data(keys))
-        yield from self._reports_of_centres(
-            *self._read(lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres)))
-        )
+        yield from self._reports_of_centres(*self._read(lambda _, qc: recorded_centres(qc, centres)))
 
     def reports_of_everything(self) -> Iterator[PartitionReport]:
         """Reports of everything recorded, up to which `note_shown` then sets the watermark."""
@@ -166,12 +158,11 @@ class DataReporter:
         self._watermark = newest
 
     def _reports_of_centres(
-        self, *builds: ContextsBuilt | OverviewsBuilt, but_centres: Collection[str] = ()
+        self, *builds: CentresBuilt, but_centres: Collection[str] = ()
     ) -> Iterator[PartitionReport]:
         """The reports of builds, whose centres become partitions."""
         for built in builds:
-            reports = contexts_reports(built) if isinstance(built, ContextsBuilt) else overviews_reports(built)
-            by_centre = {report.partition: report for report in reports}
+            by_centre = {report.partition: report for report in centre_reports(built)}
             self.reported_centres.update(by_centre)
             if by_centre:
                 self._instance.add_dynamic_partitions(str(CENTRE_PARTITIONS.name), list(by_centre))

@@ -16,11 +16,11 @@ from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.settings import Settings
 from dcc_assets.graph import CENTRE_PARTITIONS, FILE_SOURCE_PARTITIONS, ZIP_ACTION_PARTITIONS
-from dcc_assets.metadata.centres import contexts_reports, overviews_reports
+from dcc_assets.metadata.centres import centre_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.sync.archives import recorded_reports, recorded_source_reports
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark, changes_since
-from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
+from dcc_assets.sync.document_records import recorded_centres, recorded_data
 from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import PartitionReport, failing_partitions
 from dcc_resources.databases import qc_if_made
@@ -49,8 +49,8 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
             if qc is not None:
                 data = data_reports(recorded_data(connection, qc, condition=wanted))
                 yield from shown.missing(ZIP_ACTION_PARTITIONS.name, data)
-                yield from shown.missing(CENTRE_PARTITIONS.name, contexts_reports(recorded_contexts(qc)))
-                yield from shown.missing(CENTRE_PARTITIONS.name, overviews_reports(recorded_overviews(qc)))
+                for built in recorded_centres(qc):
+                    yield from shown.missing(CENTRE_PARTITIONS.name, centre_reports(built))
 
     return check_at_rest(tracker, settings, look)
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
-from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, SubmissionData
+from dcc.data_outcomes import CentresBuilt, ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, SubmissionData
 from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
-from dcc.outcomes import LEFT_OUT, SubmissionKey
+from dcc.outcomes import STEP_LEFT_OUT, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
@@ -36,8 +36,6 @@ from dcc_assets.metadata.documents import SHOWN_PHASES
 
 PAGE: Final = 500
 """The most submissions that are read at once, with their documents."""
-
-_STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +124,9 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
 
 def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
     found: dict[int, tuple[Phase, ...]] = {}
-    query = entries_that_hold(KIND).where(AnException.short_name.in_(_STEPS))
+    query = entries_that_hold(KIND).where(AnException.short_name.in_(STEP_LEFT_OUT))
     for xml_id, kind in rows_with(tracker, query, XmlLog.xml_id, xml_ids):
-        found[xml_id] = (*found.get(xml_id, ()), _STEPS[kind])
+        found[xml_id] = (*found.get(xml_id, ()), STEP_LEFT_OUT[kind])
     return found
 
 
@@ -236,11 +234,10 @@ def _kind_of(file_name: str) -> DocumentKind:
     return next((kind for kind in DocumentKind if f".{kind.value}." in file_name), DocumentKind.EXPERIMENT)
 
 
-def recorded_contexts(connection: Connection, centres: Collection[str] | None = None) -> ContextsBuilt:
-    """The data contexts of all centres that have any, or of those of `centres`."""
-    return ContextsBuilt(count_contexts(connection, centres), 0, 0.0, utc_now())
-
-
-def recorded_overviews(connection: Connection, centres: Collection[str] | None = None) -> OverviewsBuilt:
-    """The overviews of all centres that have any, or of those of `centres`."""
-    return OverviewsBuilt(count_overviews(connection, centres), 0.0, utc_now())
+def recorded_centres(connection: Connection, centres: Collection[str] | None = None) -> list[CentresBuilt]:
+    """What phases have built, each of all centres that have any of it, or of those of `centres`."""
+    now = utc_now()
+    return [
+        ContextsBuilt(count_contexts(connection, centres), 0, 0.0, now),
+        OverviewsBuilt(count_overviews(connection, centres), 0.0, now),
+    ]

@@ -37,7 +37,7 @@ from dcc_sensors.notifications import WATCHED_JOBS
 from tests.support.prepared_processes import run_in_process
 
 ROOT = Path(__file__).parent.parent.parent
-LINEAGE = [
+FLOW = [
     "file_source_listings",
     "zip_actions",
     "zip_downloads",
@@ -71,17 +71,17 @@ BY_CENTRE = {"contexts", "overviews"}
 def test_file_sources_zip_actions_and_centres_are_partitions() -> None:
     graph = asset_definitions().resolve_asset_graph()
     names = {}
-    for asset in LINEAGE:
+    for asset in FLOW:
         partitions = graph.get(dg.AssetKey(asset)).partitions_def
         assert isinstance(partitions, dg.DynamicPartitionsDefinition)
         names[asset] = partitions.name
     others = {"file_source_listings": "file_sources"} | dict.fromkeys(BY_CENTRE, "centres")
-    assert names == dict.fromkeys(LINEAGE, "zip_actions") | others
+    assert names == dict.fromkeys(FLOW, "zip_actions") | others
 
 
 def test_every_asset_and_check_says_what_it_is() -> None:
     graph = asset_definitions().resolve_asset_graph()
-    assert graph.get_all_asset_keys() >= {dg.AssetKey(asset) for asset in (*LINEAGE, "measurements", "archive_store")}
+    assert graph.get_all_asset_keys() >= {dg.AssetKey(asset) for asset in (*FLOW, "measurements", "archive_store")}
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         assert len(node.description or "") > 80

@@ -138,7 +138,7 @@ def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(
 
 def test_the_status_names_centres_that_are_silent(crawled: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     later = utc_now() + timedelta(days=400)
-    monkeypatch.setattr("dcc.operations.overview.utc_now", lambda: later)
+    monkeypatch.setattr("dcc.operations.platform_status.utc_now", lambda: later)
     silent = crawled.json("status")["silent"]
     assert all(TIME.fullmatch(centre.pop("since")) for centre in silent)
     assert silent == [{"centre": centre, "within_days": 30} for centre in "HJ"]

@@ -1,6 +1,7 @@
 """What the web page asks Dagster for: partitions and their checks after a session, through its own GraphQL."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dagster_graphql.test.utils import execute_dagster_graphql
 from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc_dagster.instance import open_instance
+from tests.assets.test_definitions import FLOW
 from tests.assets.test_session_in_dagster import (
     ALL,
     BAD_NAME,
@@ -78,10 +80,10 @@ LOADED = ({"load_data", "show_changes"}, {"valid_documents", "changes_beside_ses
 OVERDUE = ({"show_overdue"}, {"overdue"})
 REFRESHED = ({"refresh_reference_data"}, {"reference_schedule"})
 RUN_BY = {
+    **dict.fromkeys(FLOW, LOADED),
     "file_source_listings": (CRAWLED[0] | OVERDUE[0], CRAWLED[1] | OVERDUE[1]),
     "zip_actions": (CRAWLED[0] | PROCESSED[0], CRAWLED[1] | PROCESSED[1]),
     **dict.fromkeys(("zip_downloads", "xml_documents", "validated_documents"), PROCESSED),
-    **dict.fromkeys(("uploaded_data", "data_integrity", "overviews", "qc"), LOADED),
     "contexts": (LOADED[0] | OVERDUE[0], LOADED[1] | OVERDUE[1]),
     **dict.fromkeys(("submission_reports", "measurements"), (set(), set())),
     "archive_store": ({"audit_archives"}, {"archive_audit_schedule"}),
@@ -157,17 +159,9 @@ def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
     nodes = ask(page, LINEAGE)["assetNodes"]
     shown = {node["assetKey"]["path"][0]: sorted(key["path"][0] for key in node["dependencyKeys"]) for node in nodes}
     assert {name: above for name, above in shown.items() if not name.startswith("reference_")} == {
+        **{asset: [before] for before, asset in pairwise(FLOW)},
         "file_source_listings": [],
-        "zip_actions": ["file_source_listings"],
-        "zip_downloads": ["zip_actions"],
-        "xml_documents": ["zip_downloads"],
-        "validated_documents": ["xml_documents"],
-        "uploaded_data": ["validated_documents"],
         "data_integrity": [*sorted(name for name in shown if name.startswith("reference_")), "uploaded_data"],
-        "contexts": ["data_integrity"],
-        "overviews": ["contexts"],
-        "qc": ["overviews"],
-        "submission_reports": ["qc"],
         "measurements": ["contexts"],
         "archive_store": [],
     }

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, select, update
 from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
-from dcc.operations.overview import store_overview
+from dcc.operations.platform_status import store_status
 from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
@@ -169,8 +169,8 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     done = audit_archives(tracker, settings, "tester", everything=True)
     assert not done.is_intact
     assert str(done.lost[0]) == f"{KEY} (SHA-256 {copy.name})"
-    overview = in_reading(tracker, store_overview, settings)
-    assert (overview.lost, overview.missing) == (done.lost, 1)
+    status = in_reading(tracker, store_status, settings)
+    assert (status.lost, status.missing) == (done.lost, 1)
     # As it was listed, and yet another one.
     folder.put(KEY, content[:-1] + bytes([content[-1] ^ 1]))
     done = repair_archives(tracker, settings, "tester")

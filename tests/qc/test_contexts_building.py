@@ -18,6 +18,7 @@ from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextEvent, ContextState
 from tests.support.asking import execute_in, in_reading, row_in, rows_in
 from tests.support.qc_contexts import (
+    OVERVIEWS,
     TABLES,
     assert_contexts_are_right,
     judge,
@@ -212,7 +213,6 @@ def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engin
     assert open_ones() == set()
 
 
-OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
 PART, MEMBER = TABLES["document_context"], TABLES["context_member"]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select
 from dcc.documents.contents import Entity
 from dcc.naming import Action
 from dcc.qc.archive_scope import ALL_ARCHIVES
-from dcc.qc.contexts import affected_runs, building
+from dcc.qc.contexts import building, builds
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.overviews import build_overviews
@@ -57,10 +57,10 @@ class Contexts(RuleBasedStateMachine):
 
     engine: Engine
 
-    @initialize(documents_at_once=st.sampled_from([1, 2, affected_runs.DOCUMENTS_AT_ONCE]))
+    @initialize(documents_at_once=st.sampled_from([1, 2, builds.DOCUMENTS_AT_ONCE]))
     def start(self, documents_at_once: int) -> None:
         self.patched = pytest.MonkeyPatch()
-        self.patched.setattr(affected_runs, "DOCUMENTS_AT_ONCE", documents_at_once)
+        self.patched.setattr(builds, "DOCUMENTS_AT_ONCE", documents_at_once)
         self.home = Path(tempfile.mkdtemp(prefix="dcc-model-"))
         path = self.home / "qc.db"
         path.write_bytes(_empty_database())

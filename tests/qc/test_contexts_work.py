@@ -7,9 +7,9 @@ from sqlalchemy import Engine, select, update
 
 from dcc.naming import Action
 from dcc.qc.archive_scope import ALL_ARCHIVES
-from dcc.qc.contexts import affected_runs, building
-from dcc.qc.contexts.affected_runs import Build
+from dcc.qc.contexts import affected_runs, building, builds
 from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.builds import Build
 from dcc.qc.contexts.listings import ContextFilter, count_contexts, newest_history
 from dcc.qc.contexts.overviews import affected_genotypes
 from dcc.qc.contexts.states import decide_on_contexts
@@ -78,7 +78,7 @@ def test_data_that_wait_for_a_later_transaction_are_not_counted_with_their_anima
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A context tells the document that brought its data, and data that are replaced are never counted twice."""
-    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(builds, "DOCUMENTS_AT_ONCE", 1)
     submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
     measured = submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
     build(qc_database)
@@ -114,13 +114,13 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
 ) -> None:
     first, second = (submit(qc_database, Action.ADD, specimen(name)).document_id for name in ("S1", "S2"))
     build_contexts(qc_database)
-    look = affected_runs._first_documents
+    look = builds._first_documents
 
     def look_and_judge(*given: Any) -> list[int]:
         found = look(*given)
         execute_in(qc_database, update(DOCUMENT).where(DOCUMENT.c.id == first).values(contexts_built=False))
         return found
 
-    monkeypatch.setattr(affected_runs, "_first_documents", look_and_judge)
+    monkeypatch.setattr(builds, "_first_documents", look_and_judge)
     with qc_database.begin() as connection:
-        assert affected_runs.due_documents(connection, Build.OVERVIEWS, ALL_ARCHIVES) == [second]
+        assert builds.due_documents(connection, Build.OVERVIEWS, ALL_ARCHIVES) == [second]

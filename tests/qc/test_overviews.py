@@ -12,13 +12,14 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment, MediaParameter, Metadata
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.contexts import affected_runs
+from dcc.qc.contexts import builds
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.metadata_groups import group_of
 from dcc.qc.contexts.overviews import build_overviews
 from tests.support.asking import rows_in
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import (
+    OVERVIEWS,
     TABLES,
     assert_contexts_are_right,
     know,
@@ -231,9 +232,6 @@ def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:
     return [rows_of(engine, name) for name in OVERVIEWS]
 
 
-OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
-
-
 def forget_overviews(engine: Engine) -> None:
     """Have the overviews built from nothing."""
     with writing(engine) as connection:
@@ -262,7 +260,7 @@ def test_built_in_parts_they_are_what_they_are_built_at_once(
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few documents a transaction takes, and whatever was known of colonies and metadata before."""
-    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 2)
+    monkeypatch.setattr(builds, "DOCUMENTS_AT_ONCE", 2)
     chosen = random.Random(8)
     for strain in ("MGI:1", "MGI:7", "MGI:7", "MGI:7"):
         know_colonies(qc_database, C1=strain)

@@ -29,11 +29,18 @@ from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archives import recorded_submissions
 from dcc_assets.sync.document_records import submission_ids
 from tests.support.asking import column_in, execute_in, in_reading
-from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.data_installations import (
+    EXPERIMENTS,
+    SPECIMENS,
+    WHOLE_WAY,
+    DataInstallation,
+    experiments,
+    key_of,
+    specimens,
+)
 from tests.support.sent_statements import sent_statements
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
-PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
 
 
 @pytest.mark.both_databases
@@ -41,13 +48,7 @@ def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallat
     data.validate(ZIP, specimens(), experiments())
     assert in_reading(data.tracker, count_waiting) == 2
     result = data.take_up()
-    assert result.told(ZIP) == [
-        (Phase.UPLOAD, "upload done"),
-        (Phase.DATA, "data done"),
-        (Phase.CONTEXT, "context done"),
-        (Phase.OVERVIEW, "overview done"),
-        (Phase.QC, "qc pending"),
-    ]
+    assert result.told(ZIP) == list(WHOLE_WAY.items())
     assert data.states() == {ZIP: "qc pending"}
     # A specimen document has no measurements, so that nothing of it waits for a wrangler.
     assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
@@ -60,7 +61,7 @@ def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallat
         ("H", {ContextState.DATA_ADDED: len(data.rows(models.CONTEXT, "id"))})
     ]
     assert len(result.overviews) == 1
-    assert data.last_session() == (0, [(phase, 0) for phase in PHASES])
+    assert data.last_session() == (0, [(phase, 0) for phase in WHOLE_WAY])
     assert in_reading(data.tracker, count_waiting) == 0
     # A session without anything to do tells nothing, and changes nothing.
     before = data.ending()
@@ -72,7 +73,7 @@ def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallat
 
 def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: DataInstallation) -> None:
     data.validate(ZIP, specimens(), experiments())
-    for until in (Phase.XSD, *PHASES):
+    for until in (Phase.XSD, *WHOLE_WAY):
         assert [reached for reached, _ in data.take_up(until).told(ZIP)] == [until][: until > Phase.XSD]
         assert data.states()[ZIP].startswith(until.short_name)
     assert data.states() == {ZIP: "qc pending"}
@@ -111,7 +112,7 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert data.log(EXPERIMENTS) == []
     assert data.log(EXPERIMENTS, cleared=True) == ["E4"] * 3
     assert data.set_back() == [(EXPERIMENTS, "data failed", "upload done")]
-    assert [reached for reached, _ in healed.told(ZIP)] == PHASES[1:]
+    assert [reached for reached, _ in healed.told(ZIP)] == list(WHOLE_WAY)[1:]
     (story,) = in_reading(data.tracker, submission_story, key_of(ZIP)).documents
     (recorded,) = in_reading(
         data.tracker, recorded_submissions, in_reading(data.tracker, submission_ids, [key_of(ZIP)])
@@ -165,7 +166,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
 
 
 def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality_control, "documents_left_out", lambda *_: 1 // 0)
+    monkeypatch.setattr(quality_control, "documents_behind", lambda *_: 1 // 0)
     data.validate(ZIP, specimens(), experiments())
     with pytest.raises(ZeroDivisionError):
         data.take_up()

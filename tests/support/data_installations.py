@@ -52,6 +52,10 @@ def experiments(
     return {f"{centre}.{stem}.experiment.impc.xml": document}
 
 
+WHOLE_WAY = {phase: f"{phase.short_name} done" for phase in Phase if phase >= Phase.UPLOAD} | {Phase.QC: "qc pending"}
+"""What is told of valid documents with measurements in each phase after validation."""
+
+
 def key_of(key: str | SubmissionKey) -> SubmissionKey:
     """`<action>/<name>` as a SubmissionKey, which is left as it is."""
     if isinstance(key, SubmissionKey):

@@ -18,6 +18,7 @@ from tests.support.asking import in_reading
 from tests.support.qc_documents import apply
 
 TABLES = {**models.QcBase.metadata.tables, OVERVIEW_STRAIN.name: OVERVIEW_STRAIN}
+OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
 ENTITIES = ("specimen", "experiment", "line", "housing")
 
 

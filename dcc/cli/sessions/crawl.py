@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -33,6 +33,7 @@ from dcc.errors import (
     SessionActiveError,
     SessionTimeLimitError,
 )
+from dcc.phases import LastPhase
 from dcc.runtime.interrupts import interrupted_by_sigterm
 from dcc.session.session_request import SessionRequest
 
@@ -56,7 +57,7 @@ _session_options = options(
     ),
     click.option(
         "--until",
-        type=click.Choice(["zip_name", "xsd", "upload", "data", "context", "overview", "qc"]),
+        type=click.Choice(get_args(LastPhase)),
         help="The phase to go on to: zip_name crawls only, xsd also downloads and validates. [DCC_UNTIL, else qc]",
     ),
     json_option,

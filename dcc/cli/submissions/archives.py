@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.operations.archive_audits import AuditResult
-    from dcc.operations.overview import LostArchive
+    from dcc.operations.platform_status import LostArchive
     from dcc.outcomes import SubmissionKey
     from dcc.settings import Settings
     from dcc.tracker.archive_access import Attempt
@@ -342,7 +342,7 @@ def status(history: bool, limit: int) -> None:
       `dcc archive audit`}, "lost": as of `dcc archive audit`}; with --audits: a list, as
       "audits" of `dcc archive audit`
     """
-    from dcc.operations.overview import store_overview
+    from dcc.operations.platform_status import store_status
     from dcc.tracker.stored_archives import audits
 
     settings = settings_from_environment()
@@ -355,7 +355,7 @@ def status(history: bool, limit: int) -> None:
             none = "No copy was audited so far. Read those whose turn it is: dcc archive audit"
             echo_list(audits(connection, limit), columns, flexible=flexible, none=none)
             return
-        found = store_overview(connection, settings)
+        found = store_status(connection, settings)
     if wants_json():
         week = fields_of(found.week, "archives", bytes="size_bytes")
         of_all = fields_of(found.archives, "archives", bytes="size_bytes")

@@ -20,7 +20,7 @@ from dcc.runtime.json_values import fields_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dcc.operations.overview import Overview, SourceOverview, StoreOverview
+    from dcc.operations.platform_status import PlatformStatus, SourceStatus, StoreStatus
     from dcc.outcomes import SubmissionKey
     from dcc.tracker.queries.state_counts import HeldDocument, StateCount
     from dcc.tracker.register.file_sources import SourceEntry
@@ -64,47 +64,46 @@ def status() -> None:
       silent      unusually silent centres: a list of {"centre", "since", "within_days"}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
     """
-    from dcc.operations.overview import load_overview
+    from dcc.operations.platform_status import load_platform_status
 
     settings = settings_from_environment()
     with reading_tracker(settings) as connection:
-        overview = load_overview(connection, settings)
-    states = overview.zip_actions
-    last = overview.sessions.last
+        found = load_platform_status(connection, settings)
+    states = found.zip_actions
+    last = found.sessions.last
     note_facts(
         in_trouble=last.id if last is not None and last.outcome in FAILED_ENDS else None,
-        held=next((document.key for document in overview.held_documents), None),
+        held=next((document.key for document in found.held_documents), None),
         failed=any(state.status is Status.FAILED for state in states),
-        down=next((source.entry.id for source in overview.sources if source.is_down), None),
-        without_sources=not overview.sources,
+        down=next((source.entry.id for source in found.sources if source.is_down), None),
+        without_sources=not found.sources,
         waits_for_qc=any((state.phase, state.status) == (Phase.QC, Status.PENDING) for state in states),
     )
     if wants_json():
-        echo_json({"environment": settings.environment, **_json_of(overview)})
+        echo_json({"environment": settings.environment, **_json_of(found)})
         return
     if settings.environment is not None:
         click.echo(f"{click.style('Environment', bold=True)}: {settings.environment}\n")
-    _print_overview(overview)
+    _print_status(found)
 
 
-def _json_of(overview: Overview) -> dict[str, object]:
-    sessions, stored = overview.sessions, overview.stored
+def _json_of(found: PlatformStatus) -> dict[str, object]:
+    sessions, stored = found.sessions, found.stored
     return {
-        "zip_actions": overview.zip_actions,
-        "xml_files": overview.documents,
-        "sources": [_source_json(source) for source in overview.sources],
+        "zip_actions": found.zip_actions,
+        "xml_files": found.documents,
+        "sources": [_source_json(source) for source in found.sources],
         "session": {
             "active": session_json(sessions.active[0], sessions.problems) if sessions.active else None,
             "also_active": [session_json(entry, sessions.problems) for entry in sessions.active[1:]],
             "last": session_json(sessions.last, sessions.problems) if sessions.last else None,
         },
         "held": [
-            {"zip": str(held.key), "document": held.file_name, "message": held.message}
-            for held in overview.held_documents
+            {"zip": str(held.key), "document": held.file_name, "message": held.message} for held in found.held_documents
         ],
         "held_archives": [
             {"zip": str(archive.key), **fields_of(archive, "owner", "hosts", "message")}
-            for archive in overview.unfetched_archives
+            for archive in found.unfetched_archives
         ],
         "archive_store": {
             **fields_of(stored.archives, "archives", bytes="size_bytes"),
@@ -112,35 +111,35 @@ def _json_of(overview: Overview) -> dict[str, object]:
             **fields_of(stored, "pending", "bad", "missing"),
             "lost": len(stored.lost),
         },
-        **fields_of(overview, *_COUNTS, "findings", "expected"),
-        "silent": [fields_of(centre, "centre", "since", "within_days") for centre in overview.silent],
+        **fields_of(found, *_COUNTS, "findings", "expected"),
+        "silent": [fields_of(centre, "centre", "since", "within_days") for centre in found.silent],
     }
 
 
-def _print_overview(overview: Overview) -> None:
-    _print_states("Submissions", overview.zip_actions)
-    _print_states("Documents", overview.documents)
-    expected = overview.expected
+def _print_status(found: PlatformStatus) -> None:
+    _print_states("Submissions", found.zip_actions)
+    _print_states("Documents", found.documents)
+    expected = found.expected
     if expected.archives:
         echo_wrapped(f"{count_of(expected.archives, 'archive')} to fetch: {expected_text(expected)}")
         click.echo()
-    _print_sources(overview.sources)
-    _print_list("Waiting to be confirmed", _held_lines(overview.held_documents))
-    _print_list("Held archives", [archive.message for archive in overview.unfetched_archives])
+    _print_sources(found.sources)
+    _print_list("Waiting to be confirmed", _held_lines(found.held_documents))
+    _print_list("Held archives", [archive.message for archive in found.unfetched_archives])
     for count, noun, told in (
-        (overview.on_hold, "submission", "on hold: dcc zips --on-hold"),
-        (overview.quarantined, "submission", "in quarantine: dcc zips --quarantine"),
-        (overview.acknowledged, "submission", "acknowledged: dcc zips --acknowledged"),
-        (overview.refused_gone, "refused name", "on no source any more: dcc zips --status failed leaves them out"),
-        (overview.proposals, "proposed withdrawal", "to decide on: dcc data proposals"),
+        (found.on_hold, "submission", "on hold: dcc zips --on-hold"),
+        (found.quarantined, "submission", "in quarantine: dcc zips --quarantine"),
+        (found.acknowledged, "submission", "acknowledged: dcc zips --acknowledged"),
+        (found.refused_gone, "refused name", "on no source any more: dcc zips --status failed leaves them out"),
+        (found.proposals, "proposed withdrawal", "to decide on: dcc data proposals"),
     ):
         if count:
             click.echo()
             echo_wrapped(f"{count_of(count, noun)} {told}")
-    _print_archive_store(overview.stored)
-    _print_list("Silent centres", [f"{centre.centre} since {centre.since:%Y-%m-%d}" for centre in overview.silent])
-    _print_list("Findings", [finding.message for finding in overview.findings])
-    sessions = overview.sessions
+    _print_archive_store(found.stored)
+    _print_list("Silent centres", [f"{centre.centre} since {centre.since:%Y-%m-%d}" for centre in found.silent])
+    _print_list("Findings", [finding.message for finding in found.findings])
+    sessions = found.sessions
     for entry in (*sessions.active, sessions.last):
         if entry is not None:
             click.echo()
@@ -157,7 +156,7 @@ def _print_list(title: str, messages: Sequence[str]) -> None:
         click.echo(f"  ... and {len(messages) - _LINES_SHOWN:,} more: dcc status --json")
 
 
-def _print_archive_store(stored: StoreOverview) -> None:
+def _print_archive_store(stored: StoreStatus) -> None:
     if not stored.archives.archives:
         return
     faults = [
@@ -188,7 +187,7 @@ def _held_lines(held: Sequence[HeldDocument]) -> list[str]:
     ]
 
 
-def _source_json(source: SourceOverview) -> dict[str, object]:
+def _source_json(source: SourceStatus) -> dict[str, object]:
     names = ("id", "centre", "protocol", "hostname", "username", "base_path", "state", "centre_active", "hosted")
     crawl = None if source.crawl is None else crawl_json(source.crawl)
     of_now = {"last_crawl": crawl, "due": due_json(source.due), "expected": source.expected}
@@ -202,7 +201,7 @@ def _print_states(title: str, counts: Sequence[StateCount]) -> None:
     click.echo()
 
 
-def _print_sources(sources: Sequence[SourceOverview]) -> None:
+def _print_sources(sources: Sequence[SourceStatus]) -> None:
     if not sources:
         click.echo("No file source is registered. Add one: dcc source add")
         return
@@ -224,7 +223,7 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
     )
 
 
-def _due(source: SourceOverview) -> str:
+def _due(source: SourceStatus) -> str:
     if not source.entry.centre_active or source.entry.state != "available":
         return "no"
     return "yes" if source.due is None or source.due.is_due else str(source.due)

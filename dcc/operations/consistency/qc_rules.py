@@ -17,7 +17,8 @@ from dcc.operations.consistency.paged_rows import document_pages, pages
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, State, Status
 from dcc.qc.apply.versions import key_columns
-from dcc.qc.contexts.affected_runs import COLONIES, Build, recorded_basis, waiting_runs
+from dcc.qc.contexts.affected_runs import waiting_runs
+from dcc.qc.contexts.builds import COLONIES, Build, recorded_basis
 from dcc.qc.contexts.context_changes import key_of
 from dcc.qc.contexts.membership import (
     ContextKey,

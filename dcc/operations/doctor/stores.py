@@ -16,7 +16,7 @@ from dcc.databases.engines import disposed
 from dcc.errors import DccError
 from dcc.messages import count_of
 from dcc.operations.doctor.checks import CheckFinding, Environment, NotReadyError, explained, failed, ok, tried, warning
-from dcc.operations.overview import store_overview
+from dcc.operations.platform_status import store_status
 from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.runtime.clock import utc_now
@@ -96,7 +96,7 @@ def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
             yield ok(f"archive store {default}", "It is made when it is needed.")
     store.close()
     with environment.reading(TRACKER) as connection:
-        found = store_overview(connection, environment.settings)
+        found = store_status(connection, environment.settings)
         copyless = copyless_archives(connection, [replica.replica for replica in found.replicas])
     faulty = found.bad + found.missing
     if found.lost:

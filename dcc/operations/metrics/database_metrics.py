@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import MEASURES, Labels, Metric, metric, one_of, timestamp
-from dcc.operations.overview import store_overview
+from dcc.operations.platform_status import store_status
 from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
@@ -182,7 +182,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
 
 def archive_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
     """The archives of the archive store, and the state of their copies."""
-    found = store_overview(connection, settings)
+    found = store_status(connection, settings)
     yield metric("archive_store_archives", found.archives.archives)
     yield metric("archive_store_bytes", found.archives.size_bytes)
     yield metric("archive_store_lost_archives", len(found.lost))

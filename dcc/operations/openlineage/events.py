@@ -38,7 +38,12 @@ _AT_ONCE: Final = 500
 _ENTITIES: Final = ("specimen", "experiment", "line", "housing", "measurement")
 """The QC tables whose rows the document table counts, each in a column of its name with an s."""
 _CONTEXT_TABLES: Final = ("data_context", "context_member")
-_OVERVIEW_TABLES: Final = ("overview_genotype", "overview_animal_procedure")
+_READ_AND_WRITTEN: Final = {
+    Phase.CONTEXT: (_ENTITIES, _CONTEXT_TABLES),
+    Phase.OVERVIEW: (_CONTEXT_TABLES, ("overview_genotype", "overview_animal_procedure")),
+    Phase.QC: (_CONTEXT_TABLES, ("document_context",)),
+}
+"""The QC tables that each phase after data reads, and those that it writes."""
 _STATES: Final = {
     "active": ol.RunState.RUNNING,
     "open": ol.RunState.RUNNING,
@@ -186,10 +191,7 @@ class SessionEvents:
             taken = [one for one in documents if one[1].phase_id >= Phase.UPLOAD]
             read = [ol.InputDataset(*self._staged(*one), _verdicts(one[1], phase)) for one in taken]
             return read, self._opened_tables(datasets)
-        read_tables, written = {
-            Phase.CONTEXT: (_ENTITIES, _CONTEXT_TABLES),
-            Phase.OVERVIEW: (_CONTEXT_TABLES, _OVERVIEW_TABLES),
-        }.get(phase, (_CONTEXT_TABLES, ("document_context",)))
+        read_tables, written = _READ_AND_WRITTEN[phase]
         return (
             [ol.InputDataset(*self._table(name)) for name in read_tables],
             [ol.OutputDataset(*self._table(name)) for name in written],

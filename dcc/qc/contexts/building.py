@@ -20,17 +20,8 @@ from dcc.databases.list_parameters import as_json, groups_in, sorted_chunks
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
-from dcc.qc.contexts.affected_runs import (
-    COLONIES,
-    Basis,
-    Build,
-    affected_runs,
-    due_documents,
-    follow_basis,
-    mark_built,
-    recorded_basis,
-    runs_by_colony,
-)
+from dcc.qc.contexts.affected_runs import affected_runs, runs_by_colony
+from dcc.qc.contexts.builds import COLONIES, Basis, Build, due_documents, follow_basis, mark_built, recorded_basis
 from dcc.qc.contexts.context_changes import ContextChanges, write_changes
 from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.listings import count_contexts, newest_history

@@ -18,7 +18,8 @@ from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import same_animal, with_experiments
 from dcc.qc.archive_scope import ArchiveScope
-from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters, documents_due_for_contexts
+from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters
+from dcc.qc.contexts.builds import documents_due_for_contexts
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 

@@ -41,20 +41,22 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
 from dcc.qc.contexts.affected_runs import (
+    affected_runs,
+    all_current_runs,
+    changed_by_documents,
+    document_parameters,
+    withdrawals_among,
+)
+from dcc.qc.contexts.builds import (
     COLONIES,
     IMPRESS,
     STRAINS,
     Basis,
     Build,
-    affected_runs,
-    all_current_runs,
-    changed_by_documents,
-    document_parameters,
     due_documents,
     follow_basis,
     mark_built,
     recorded_basis,
-    withdrawals_among,
 )
 from dcc.qc.contexts.membership import (
     BASELINE,

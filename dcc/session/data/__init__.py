@@ -1,4 +1,4 @@
-"""The phases of a session after validation: upload, data, context, overview and qc, each for all documents in turn.
+"""The phases of a session after validation, each for all documents in turn.
 
 Every step writes to the QC database first and to the tracker after it, and can be repeated: the next session continues
 a killed one.

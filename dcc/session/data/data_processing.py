@@ -1,4 +1,4 @@
-"""A session's work on valid documents: upload, data, context, overview and qc, each for all of them in turn.
+"""A session's work on valid documents: the phases after validation, each for all of them in turn.
 
 Documents show steps that the settings leave out as cancelled, and go on where what follows needs them not. The upload
 is needed by all that follows, and contexts by overviews and quality control: there documents stay. When a step is left
@@ -15,10 +15,10 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, SubmissionData, left_out_message
+from dcc.data_outcomes import DataOutcome, SubmissionData, left_out_message
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
-from dcc.outcomes import LEFT_OUT, Problem, SubmissionKey
+from dcc.outcomes import LEFT_OUT, STEP_LEFT_OUT, Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import judge_together
 from dcc.runtime.log_context import logging_about, progress_log
@@ -49,7 +49,6 @@ _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
 """The phases in their order."""
 
 _PORTION: Final = 250
-_KINDS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 _AGAIN: Final = mark("The step {step} is not left out any more.")
 
 
@@ -64,7 +63,7 @@ def process_data(
 
     Those of killed sessions are among them. With `keys`, or in a session of urgent ones, only those submissions are
     processed, and those with documents that they require to be judged again. Each submission is yielded once for each
-    phase with documents of it; data contexts and overviews once if they changed. Problems of documents are outcomes,
+    phase with documents of it; what is built of centres once if it changed. Problems of documents are outcomes,
     not exceptions. Raises the `unreachable` error of either database, SessionLostError and, after everything else is
     done, InternalFaultError.
     """
@@ -86,16 +85,16 @@ def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
     """Process all documents that wait for a phase; see `process_data`, which keeps the order of phases."""
     with logging_about(phase=phase.short_name):
         for outcome in chain(leave_out(work, phase), _PHASES[phase](work)):
-            _log_outcome(outcome)
+            _log_outcome(outcome, phase)
             yield outcome
 
 
-def _log_outcome(outcome: DataOutcome) -> None:
+def _log_outcome(outcome: DataOutcome, phase: Phase) -> None:
     if not session_log.isEnabledFor(logging.INFO):
         return
     if not isinstance(outcome, SubmissionData):
-        built = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
-        session_log.info("%s of %d centres were built in %.1f s", built, len(outcome.centres), outcome.seconds)
+        built = (phase.short_name, len(outcome.centres), outcome.seconds)
+        session_log.info("%s: built for %d centres in %.1f s", *built)
         return
     for document in outcome.documents:
         with logging_about(zip_action=outcome.key, centre=outcome.centre, document=document.file_name):
@@ -167,8 +166,8 @@ def resume_left_out_steps(work: DataSession) -> None:
 
 def _recorded_steps(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
     """The steps that are noted as left out, by the ids of documents; with the ids of the entries in their logs."""
-    query = entries_that_hold(XmlLog.id, KIND).where(AnException.short_name.in_(_KINDS))
+    query = entries_that_hold(XmlLog.id, KIND).where(AnException.short_name.in_(STEP_LEFT_OUT))
     found: dict[int, dict[Phase, list[int]]] = {}
     for xml_id, entry, kind in connection.execute(query):
-        found.setdefault(xml_id, {}).setdefault(_KINDS[kind], []).append(entry)
+        found.setdefault(xml_id, {}).setdefault(STEP_LEFT_OUT[kind], []).append(entry)
     return found

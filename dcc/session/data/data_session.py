@@ -32,7 +32,7 @@ from dcc.session.data.document_queries import archives_from, load_due
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc.settings.centre_groups import LeftOutSteps
+from dcc.settings.left_out_steps import LeftOutSteps
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices

@@ -33,13 +33,8 @@ from dcc.vocabulary import DocumentAction, DocumentState
 log = logging.getLogger(__name__)
 
 
-_BEFORE: Final = {
-    Phase.UPLOAD: Phase.XSD,
-    Phase.DATA: Phase.UPLOAD,
-    Phase.CONTEXT: Phase.DATA,
-    Phase.OVERVIEW: Phase.CONTEXT,
-    Phase.QC: Phase.OVERVIEW,
-}
+_BEFORE: Final = {phase: Phase(phase - 1) for phase in Phase if phase >= Phase.UPLOAD}
+"""The phases after validation, each with the one before."""
 _MAY_LACK: Final = (Phase.DATA, Phase.OVERVIEW)
 """Steps without which documents go on where they are left out."""
 _UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
@@ -63,7 +58,7 @@ def waiting_for_upload(connection: Connection, za_id: int | None, naming: Naming
 
 
 def load_unfinished(connection: Connection) -> dict[int, State]:
-    """The states of all documents that have passed overview, except (qc, done), by the ids of their `xml_file`.
+    """The states of all documents that have come to qc, except (qc, done), by the ids of their `xml_file`.
 
     Includes documents that do not count, because excluding them is expensive; `load_documents` leaves them out.
     """
@@ -71,7 +66,7 @@ def load_unfinished(connection: Connection) -> dict[int, State]:
 
 
 def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
-    """The states of those documents that have passed overview, by the ids of their `xml_file`."""
+    """The states of those documents that have come to qc, by the ids of their `xml_file`."""
     return {row.id: state_of(row) for row in rows_about(connection, _QC_STATES, xml_ids)}
 
 
@@ -101,7 +96,7 @@ def count_waiting(connection: Connection, centres: Collection[str] | None = None
     Only those in archives of some `centres`, if given.
     """
     # Documents that wait for a wrangler wait for no session.
-    waits = {phase: _due(phase) for phase in _BEFORE} | {Phase.QC: _passed(Phase.OVERVIEW)}
+    waits = {phase: _due(phase) for phase in _BEFORE} | {Phase.QC: _REACHED_QC}
     due = [and_(found, ~_LEFT_ALONE.get(phase, false())) for phase, found in waits.items() if phase <= until]
     if not due:
         return 0
@@ -164,10 +159,11 @@ _BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
 _LEFT_ALONE: Final = {Phase.UPLOAD: is_on_hold(), Phase.DATA: is_decided(DecisionKind.QUARANTINE)}
 """The submissions that a phase leaves alone."""
 _DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase), ~_LEFT_ALONE.get(phase, false())) for phase in _BEFORE}
-_THROUGH: Final = or_(_passed(Phase.OVERVIEW), _in_state(Phase.QC, *_UNFAILED))
+_REACHED_QC: Final = _passed(_BEFORE[Phase.QC])
+_THROUGH: Final = or_(_REACHED_QC, _in_state(Phase.QC, *_UNFAILED))
 _STATES_OF: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id)
 _QC_STATES: Final = _STATES_OF.where(XmlFile.id.in_(IDS), _THROUGH)
-_UNSETTLED: Final = _STATES_OF.where(or_(_passed(Phase.OVERVIEW), _in_state(Phase.QC, Status.PENDING, Status.RUNNING)))
+_UNSETTLED: Final = _STATES_OF.where(_due(Phase.QC))
 
 
 def _due_documents(

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, SubmissionData
+from dcc.data_outcomes import CentresBuilt, DataOutcome, SubmissionData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import count_of
 from dcc.phases import Phase, State, Status
-from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.builds import documents_behind
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder
@@ -59,9 +59,7 @@ def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
     yield from _build(work, Phase.OVERVIEW, "Build of overviews", build_overviews)
 
 
-def _build(
-    work: DataSession, phase: Phase, comment: str, build: Callable[..., ContextsBuilt | OverviewsBuilt]
-) -> Iterator[DataOutcome]:
+def _build(work: DataSession, phase: Phase, comment: str, build: Callable[..., CentresBuilt]) -> Iterator[DataOutcome]:
     # Listed before the build, which then includes all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {count_of(len(due), 'document')}") if due else None
@@ -72,7 +70,7 @@ def _build(
     stored = run_reading(work.qc, lambda connection: documents_of(connection, due))
     # A document that was withdrawn, or set to be judged again, since it was listed has not passed.
     behind = run_reading(
-        work.qc, lambda connection: documents_left_out(connection, [document.id for document in stored.values()])
+        work.qc, lambda connection: documents_behind(connection, [document.id for document in stored.values()])
     )
     through = [
         document for document in due if document.xml_id not in stored or stored[document.xml_id].id not in behind

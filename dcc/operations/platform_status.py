@@ -59,7 +59,7 @@ class LostArchive:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaOverview:
+class ReplicaStatus:
     """A replica: its copies by state (one that it lacks is pending), and when it was audited."""
 
     replica: str
@@ -70,12 +70,12 @@ class ReplicaOverview:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreOverview:
+class StoreStatus:
     """The archives of the store, those of the last seven days, its replicas, and the archives that are lost."""
 
     archives: ArchiveTotals
     week: ArchiveTotals
-    replicas: tuple[ReplicaOverview, ...]
+    replicas: tuple[ReplicaStatus, ...]
     lost: tuple[LostArchive, ...]
 
     @property
@@ -97,7 +97,7 @@ class StoreOverview:
         return sum(replica.copies[state].archives for replica in self.replicas)
 
 
-def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
+def store_status(connection: Connection, settings: Settings) -> StoreStatus:
     """What the tracker knows of the store; reads no replica. Raises ConfigurationError."""
     archives, held = stored_since(connection), archive_totals(connection)
     history = {audit.replica: audit for audit in reversed(audits(connection, limit=100))}
@@ -109,8 +109,8 @@ def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
             archives.archives - sum(found.archives for found in counted),
             archives.size_bytes - sum(found.size_bytes for found in counted),
         )
-        replicas.append(ReplicaOverview(url, required, copies, oldest_check(connection, url), history.get(url)))
-    return StoreOverview(
+        replicas.append(ReplicaStatus(url, required, copies, oldest_check(connection, url), history.get(url)))
+    return StoreStatus(
         archives, stored_since(connection, utc_now() - _WEEK), tuple(replicas), find_lost(connection, settings)
     )
 
@@ -125,7 +125,7 @@ def find_lost(connection: Connection, settings: Settings) -> tuple[LostArchive, 
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOverview:
+class SourceStatus:
     """A file source with its latest crawl, if any, when it is due, and what sessions will fetch from it."""
 
     entry: SourceEntry
@@ -141,7 +141,7 @@ class SourceOverview:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionsOverview:
+class SessionsStatus:
     """The sessions that are active, newest first, and the latest of the others; with their problems by session id."""
 
     active: Sequence[SessionEntry]
@@ -150,7 +150,7 @@ class SessionsOverview:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class PlatformStatus:
     """The state of everything.
 
     `on_hold`, `quarantined` and `acknowledged` count submissions, `refused_gone` those with a refused name that no
@@ -160,12 +160,12 @@ class Overview:
 
     zip_actions: Sequence[StateCount]
     documents: Sequence[StateCount]
-    sources: Sequence[SourceOverview]
+    sources: Sequence[SourceStatus]
     expected: ExpectedWork
-    sessions: SessionsOverview
+    sessions: SessionsStatus
     held_documents: Sequence[HeldDocument]
     unfetched_archives: Sequence[UnfetchedArchive]
-    stored: StoreOverview
+    stored: StoreStatus
     on_hold: int
     quarantined: int
     acknowledged: int
@@ -175,10 +175,10 @@ class Overview:
     findings: Sequence[crawls.CrawlFindingEntry]
 
 
-def load_overview(connection: Connection, settings: Settings) -> Overview:
+def load_platform_status(connection: Connection, settings: Settings) -> PlatformStatus:
     """The state of everything, from the tracker."""
     decided, expected = count_decided(connection), expected_work(connection)
-    return Overview(
+    return PlatformStatus(
         zip_actions=count_submission_states(connection),
         documents=count_documents(connection),
         sources=_load_sources(connection, settings, expected),
@@ -186,7 +186,7 @@ def load_overview(connection: Connection, settings: Settings) -> Overview:
         sessions=_load_sessions(connection),
         held_documents=held_documents(connection),
         unfetched_archives=[one for one in foreign_archives.unfetched_archives(connection) if one.declined is None],
-        stored=store_overview(connection, settings),
+        stored=store_status(connection, settings),
         on_hold=decided[DecisionKind.HOLD],
         quarantined=decided[DecisionKind.QUARANTINE],
         acknowledged=decided[DecisionKind.ACKNOWLEDGE],
@@ -199,18 +199,18 @@ def load_overview(connection: Connection, settings: Settings) -> Overview:
 
 def _load_sources(
     connection: Connection, settings: Settings, expected: Mapping[int, ExpectedWork]
-) -> list[SourceOverview]:
+) -> list[SourceStatus]:
     latest = crawls.latest_crawls(connection)
     dues = load_crawl_dues(connection, settings.source_failure_limit)
     return [
-        SourceOverview(entry, latest.get(entry.id), dues.get(entry.id), expected.get(entry.id, all_of(())))
+        SourceStatus(entry, latest.get(entry.id), dues.get(entry.id), expected.get(entry.id, all_of(())))
         for entry in list_sources(connection)
     ]
 
 
-def _load_sessions(connection: Connection) -> SessionsOverview:
+def _load_sessions(connection: Connection) -> SessionsStatus:
     active = [entry for entry in crawls.list_open_sessions(connection) if entry.outcome == "active"]
     latest = crawls.list_sessions(connection, limit=len(active) + 1)
     last = next((entry for entry in latest if entry.outcome != "active"), None)
     shown = active if last is None else [*active, last]
-    return SessionsOverview(active, last, problem_counts(connection, [entry.id for entry in shown]))
+    return SessionsStatus(active, last, problem_counts(connection, [entry.id for entry in shown]))
