@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from dcc.settings import Settings
-from dcc.sources.base import SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc_resources.platform_resource import PlatformResource, setting
 
 

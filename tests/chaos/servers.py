@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from tests.support.servers import Authority, FtpServer, SftpServer, Share
 
 DIRECT: Final = "127.0.0.1"

@@ -23,7 +23,8 @@ from pydantic import SecretStr
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, demo_sources
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.database import open_qc_database
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from dcc.store.objects import ObjectStore
 from dcc_dagster.instance import open_instance
 from tests.chaos.comparing import differences

@@ -24,7 +24,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc.sources.base import SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog
 from dcc.tracker.register import centres
 from tests.histories.happenings import Copy, Form, Place, Version

@@ -26,11 +26,12 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources import listing
-from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.http.client import UnusableAnswerError
 from dcc.sources.http.index import MAX_TAGS, read_page
 from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.protocols import SourceProtocol
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
 from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging

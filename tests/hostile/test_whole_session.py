@@ -10,7 +10,8 @@ from pathlib import Path
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from tests.hostile.archives import Member, accepted_archives, archive, refused_archives
 from tests.hostile.documents import hostile, pointing_at

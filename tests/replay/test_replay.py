@@ -26,7 +26,8 @@ from dcc.replay.proposals import ReplayProposal, replay
 from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
 from dcc.session.data.rechecks import recheck
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import XmlFile
 from dcc.tracker.register import centres
 from dcc.vocabulary import WaiverEffect

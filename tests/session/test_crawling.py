@@ -18,8 +18,9 @@ from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.sources.folder import LocalConnection
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message

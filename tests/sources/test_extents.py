@@ -5,7 +5,8 @@ import pytest
 from dcc.errors import ListingFailedError
 from dcc.settings import Settings
 from dcc.sources import listing
-from dcc.sources.base import ActionListing, DuplicateEntry, Extent, SourceProtocol
+from dcc.sources.base import ActionListing, DuplicateEntry, Extent
+from dcc.sources.protocols import SourceProtocol
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.served_sources import list_add, register

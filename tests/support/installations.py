@@ -27,8 +27,9 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
 from tests.support.asking import count_in, execute_in, in_writing, rows_in

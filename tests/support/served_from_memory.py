@@ -13,8 +13,9 @@ from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import PrefetchedArchives, SourceDownloads
 from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed, TransferNotBegun
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, Block, Connection, SourceAddress
 from dcc.sources.hosting import Hosting
+from dcc.sources.protocols import SourceProtocol
 from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 

@@ -27,8 +27,9 @@ from sqlalchemy import Engine
 from benchmarks.circumstances import program
 from benchmarks.servers import OpenSsh, Vsftpd
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import HostKey
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.register import file_sources
 from tests.support.asking import in_writing
 from tests.support.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer

@@ -32,7 +32,8 @@ from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 
 if TYPE_CHECKING:
     import asyncssh

@@ -31,6 +31,7 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
+from dcc.sources.protocols import traits_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -85,8 +86,6 @@ def checked_address(address: SourceAddress) -> SourceAddress:
 
 
 def _require_lists_folders(protocol: str, extent: Extent) -> None:
-    from dcc.sources.base import traits_of
-
     if extent.depth and not traits_of(protocol).lists_folders:
         raise ConfigurationError(f"A source of the protocol {protocol} lists no folders. Leave --depth out.")
 
@@ -133,7 +132,6 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
     Raises ConfigurationError for a protocol without TLS, a file without certificates, and an invalid fingerprint.
     """
-    from dcc.sources.base import traits_of
     from dcc.sources.certificates import parse_fingerprint, read_authorities
     from dcc.tracker.register.source_addresses import TlsTrust
 
@@ -284,7 +282,7 @@ def change(
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
-    from dcc.sources.base import DeltaStrategy, traits_of
+    from dcc.sources.base import DeltaStrategy
     from dcc.tracker.register import file_sources
 
     context = click.get_current_context()
