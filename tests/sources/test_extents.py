@@ -10,11 +10,10 @@ from dcc.sources.protocols import SourceProtocol
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.served_sources import list_add, register
-from tests.support.servers import Share
+from tests.support.servers import KINDS_OF_SERVERS, Share
 
 A, B, C, D = (f"H.2013-10-31.{number}.impc.zip" for number in range(1, 5))
-PROTOCOLS = ["sftp_server", "ftp_server", "web_folder", "local_folder"]
-pytestmark = pytest.mark.parametrize("any_share", PROTOCOLS, indirect=True)
+pytestmark = pytest.mark.parametrize("any_share", KINDS_OF_SERVERS, indirect=True)
 
 
 def listed(share: Share, settings: Settings, **extent: object) -> ActionListing:

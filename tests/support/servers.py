@@ -300,6 +300,8 @@ def source_settings(tmp_path: Path, authority: Authority) -> Settings:
     )
 
 
+KINDS_OF_SERVERS = ["sftp_server", "ftp_server", "local_folder", "web_folder"]
+"""Fixtures: a share for each kind of protocol. `any_share` has further servers of some."""
 FILE_SERVERS = ["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"]
 
 

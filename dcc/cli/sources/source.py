@@ -59,7 +59,7 @@ source_options = options(
         "tls_fingerprints",
         metavar="SHA256:...",
         multiple=True,
-        help="Trust this certificate of an ftps or https server; may be repeated.",
+        help="Trust this certificate of a TLS server; may be repeated.",
     ),
 )
 """What is listed and when, and the certificates that are trusted."""
@@ -147,7 +147,7 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
 _TRUSTED = "host key or certificate"
 _STATES = ("available", "maintenance", "removed")
-_CONNECTING = {"add": "dcc.cli.sources.connection:add", "test": "dcc.cli.sources.connection:test"}
+_CONNECTING = {"add": "dcc.cli.sources.add_and_test:add", "test": "dcc.cli.sources.add_and_test:test"}
 
 
 @click.group(cls=CommandGroup, lazy_commands=_CONNECTING)

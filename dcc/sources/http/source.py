@@ -46,6 +46,14 @@ from dcc.sources.remote_names import join_base, printable, raw
 
 _MISSING = (404, 410)
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
+MAX_ASKED = 2_000
+"""The most archives of one directory that are requested: the last by name, which by convention are the newest."""
+
+_HELPERS = 3
+_WORTH_A_HELPER = 10
+_PATIENCE_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
 
 
 class _Listed(NamedTuple):
@@ -66,8 +74,7 @@ class HttpConnection(PlatformConnection):
     _failures = FAILURES
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
-        self._label, self._settings, self._extent = address.label, settings, address.extent
-        self._list_timeout = settings.list_timeout
+        super().__init__(address, settings)
         self._site = _site(address, settings)
         self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
         self._client = self._connect()
@@ -332,16 +339,6 @@ def _whole_size(answer: HttpResponse) -> int | None:
     """Size of the whole file according to `Content-Range`; None where it is not told."""
     found = re.fullmatch(r"bytes +[^/]*/(\d{1,18})", answer.headers.get("Content-Range", "").strip())
     return int(found[1]) if found is not None else None
-
-
-MAX_ASKED = 2_000
-"""The most archives of one directory that are requested: the last by name, which by convention are the newest."""
-
-_HELPERS = 3
-_WORTH_A_HELPER = 10
-_PATIENCE_SECONDS = 5.0
-
-log = logging.getLogger(__name__)
 
 
 class FileAttributes(NamedTuple):

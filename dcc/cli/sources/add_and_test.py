@@ -112,7 +112,7 @@ def add(
     then on another key is refused. A source that cannot be used yet is registered with a warning, except for an sftp
     server whose host key was neither seen nor accepted unseen (--accept-host-key).
 
-    The certificate of an ftps or https server must be valid. --tls-ca names an authority that the system does not know;
+    The certificate of a TLS server must be valid. --tls-ca names an authority that the system does not know;
     --tls-fingerprint is for a certificate without a known authority.
 
     \b
