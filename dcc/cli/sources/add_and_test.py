@@ -304,7 +304,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool) -> None:
 def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
     """Pin the server's present key; returns the old and the new one, None if it was pinned before."""
     from dcc.databases.transactions import writing
-    from dcc.sources.sftp.connection import fetch_host_key
+    from dcc.sources.sftp.ssh import fetch_host_key
     from dcc.tracker.register import source_addresses
 
     if not address.traits.uses_ssh:

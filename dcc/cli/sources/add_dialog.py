@@ -320,7 +320,7 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
     """
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
-    from dcc.sources.sftp.connection import fetch_host_key
+    from dcc.sources.sftp.ssh import fetch_host_key
 
     shown = fetch_host_key(address.hostname, settings)
     echo_progress(f"It shows the host key {shown}.")

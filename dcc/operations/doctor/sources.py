@@ -117,7 +117,7 @@ def _access_problems(environment: Environment, subject: str, address: SourceAddr
     try:
         credential = resolve_accesskey(address.accesskey, environment.settings.key_passphrase)
         if credential.private_key is not None and address.traits.uses_ssh:
-            from dcc.sources.sftp.connection import load_private_key
+            from dcc.sources.sftp.ssh import load_private_key
 
             load_private_key(credential, credential.private_key)
     except ConfigurationError as error:

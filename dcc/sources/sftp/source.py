@@ -17,7 +17,7 @@ from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import join_base, joined, printable, raw
 from dcc.sources.sftp.client import FilePart, FileReader
-from dcc.sources.sftp.connection import describe, open_ssh_connection
+from dcc.sources.sftp.ssh import describe, open_ssh_connection
 
 
 class SftpConnection(PlatformConnection):
