@@ -106,14 +106,14 @@ class HttpConnection(PlatformConnection):
         now = time.monotonic()
         deadline = now + max(watch.deadline - now, 0) / 2
         told = f"sizes and times of {action}: "
-        facts = find_facts(
+        attributes = find_attributes(
             self._client, self._connect, deadline, asked, lambda text: watch.say(told + text), self._helpers
         )
         for place, file in enumerate(zips[first:], start=first):
-            fact, *of_manifest = (facts.get(path) for path in _requested_paths(file))
-            if fact is not None:
-                size = file.size_bytes if fact.size is None else fact.size
-                zips[place] = replace(file, size_bytes=size, modified=fact.modified)
+            known, *of_manifest = (attributes.get(path) for path in _requested_paths(file))
+            if known is not None:
+                size = file.size_bytes if known.size is None else known.size
+                zips[place] = replace(file, size_bytes=size, modified=known.modified)
             if of_manifest and of_manifest[0] is not None:
                 zips[place] = replace(zips[place], manifest_version=manifest_version(*of_manifest[0]))
         return replace(listing, zips=tuple(zips))
@@ -348,7 +348,7 @@ class FileAttributes(NamedTuple):
     modified: int | None = None
 
 
-def read_facts(headers: HTTPMessage) -> FileAttributes:
+def read_attributes(headers: HTTPMessage) -> FileAttributes:
     """The attributes in the headers of an answer about a complete file; None for each that is missing or invalid."""
     length = headers.get("Content-Length", "").strip()
     # More digits than any file needs would only overflow elsewhere.
@@ -365,7 +365,7 @@ def modified_time(headers: HTTPMessage) -> int | None:
         return None
 
 
-def find_facts(
+def find_attributes(
     client: HttpClient,
     connect: Callable[[], HttpClient],
     deadline: float,
@@ -410,7 +410,7 @@ def find_facts(
                 helper.close()
 
     count = min(most_helpers, len(targets) // _WORTH_A_HELPER)
-    helpers = [threading.Thread(target=help_out, name="http facts", daemon=True) for _ in range(count)]
+    helpers = [threading.Thread(target=help_out, name="http attributes", daemon=True) for _ in range(count)]
     for helper in helpers:
         helper.start()
     try:
@@ -434,7 +434,7 @@ def _ask(client: HttpClient, target: str, deadline: float, not_served: threading
     with client.limit(max(deadline - time.monotonic(), 0)), client.ask("HEAD", target) as answer:
         if answer.status in (405, 501):
             not_served.set()
-        return read_facts(answer.headers) if answer.status == 200 else FileAttributes()
+        return read_attributes(answer.headers) if answer.status == 200 else FileAttributes()
 
 
 def _join(helpers: Sequence[threading.Thread], until: float) -> None:
