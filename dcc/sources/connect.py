@@ -19,8 +19,8 @@ def connection_class(protocol: str) -> type[Connection] | None:
     if protocol not in PROTOCOLS:
         return None
     # On first use: loading a protocol's library takes a tenth of a second.
-    module = import_module(f"dcc.sources.{PROTOCOLS[protocol].module}")
-    return cast("type[Connection]", getattr(module, PROTOCOLS[protocol].connection))
+    module, _, name = PROTOCOLS[protocol].connection.rpartition(".")
+    return cast("type[Connection]", getattr(import_module(f"dcc.sources.{module}"), name))
 
 
 def connect(address: SourceAddress, settings: Settings) -> Connection:

@@ -49,46 +49,34 @@ class ProtocolTraits:
 
 
 class PlatformProtocol(NamedTuple):
-    """A protocol of the platform: what speaks it, for people; its module and class in `dcc.sources`; its traits."""
+    """A protocol of the platform: what speaks it, for people; the class of its connections, below `dcc.sources`."""
 
     meaning: str
-    module: str
     connection: str
     traits: ProtocolTraits
 
 
 _PLAIN_TEXT: Final = ProtocolTraits(lists_folders=True)
 _SECURE: Final = replace(_PLAIN_TEXT, detects_changed_bytes=True)
+_SFTP, _FTP, _HTTP = "sftp.source.SftpConnection", "ftp.source.FtpConnection", "http.source.HttpConnection"
 PROTOCOLS: Final[Mapping[str, PlatformProtocol]] = {
     SourceProtocol.SFTP: PlatformProtocol(
-        "an SSH server: encrypted, and known by its host key",
-        "sftp.source",
-        "SftpConnection",
-        replace(_SECURE, uses_ssh=True, usual_port=22),
+        "an SSH server: encrypted, and known by its host key", _SFTP, replace(_SECURE, uses_ssh=True, usual_port=22)
     ),
     SourceProtocol.FTPS: PlatformProtocol(
-        "an FTP server with TLS", "ftp.source", "FtpConnection", replace(_SECURE, uses_tls=True, usual_port=21)
+        "an FTP server with TLS", _FTP, replace(_SECURE, uses_tls=True, usual_port=21)
     ),
     SourceProtocol.HTTPS: PlatformProtocol(
-        "a web server that lists its directories, with TLS",
-        "http.source",
-        "HttpConnection",
-        replace(_SECURE, uses_tls=True, usual_port=443),
+        "a web server that lists its directories, with TLS", _HTTP, replace(_SECURE, uses_tls=True, usual_port=443)
     ),
     SourceProtocol.FTP: PlatformProtocol(
-        "an FTP server; whoever listens reads passwords and data",
-        "ftp.source",
-        "FtpConnection",
-        replace(_PLAIN_TEXT, usual_port=21),
+        "an FTP server; whoever listens reads passwords and data", _FTP, replace(_PLAIN_TEXT, usual_port=21)
     ),
     SourceProtocol.HTTP: PlatformProtocol(
-        "a web server; whoever listens reads passwords and data",
-        "http.source",
-        "HttpConnection",
-        replace(_PLAIN_TEXT, usual_port=80),
+        "a web server; whoever listens reads passwords and data", _HTTP, replace(_PLAIN_TEXT, usual_port=80)
     ),
     SourceProtocol.FILE: PlatformProtocol(
-        "a folder of this machine", "folder", "LocalConnection", replace(_SECURE, has_server=False, is_local=True)
+        "a folder of this machine", "folder.LocalConnection", replace(_SECURE, has_server=False, is_local=True)
     ),
 }
 """The platform's protocols, the best first."""
