@@ -32,6 +32,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
 from dcc.sources.protocols import traits_of
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -146,7 +147,6 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
 
 _TRUSTED = "host key or certificate"
-_STATES = ("available", "maintenance", "removed")
 _CONNECTING = {"add": "dcc.cli.sources.add_and_test:add", "test": "dcc.cli.sources.add_and_test:test"}
 
 
@@ -217,7 +217,7 @@ def _listed(extent: Extent) -> str:
 
 @source.command("set-state", examples=["dcc source set-state 3 maintenance"])
 @click.argument("source_id", metavar="ID", type=ID)
-@click.argument("state", type=click.Choice(_STATES))
+@click.argument("state", type=click.Choice([row.short_name for row in REFERENCE_ROWS["resource_state"]]))
 def set_state(source_id: int, state: str) -> None:
     """Set the state of source ID.
 
