@@ -52,6 +52,12 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
+def folder_address(path: Path, centre: str = "H", **changes: Any) -> SourceAddress:
+    """A folder of this machine as a file source to be registered."""
+    address = SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(path))
+    return replace(address, **changes)
+
+
 @dataclass
 class Folder:
     """The folder that a file source serves: archives are put below `add`, `edit` and `delete`."""
@@ -103,8 +109,7 @@ class Installation:
         """A file source that is a local folder."""
         path = self.root / name
         path.mkdir()
-        address = SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(path))
-        return Folder(path, self.add_source(address))
+        return Folder(path, self.add_source(folder_address(path, centre)))
 
     def with_settings(self, **changes: object) -> Self:
         return replace(self, settings=self.settings.model_copy(update=changes))
