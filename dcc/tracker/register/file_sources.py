@@ -26,7 +26,7 @@ from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
-from dcc.sources.protocols import LONGEST_PROTOCOL, PROTOCOLS, available_protocols
+from dcc.sources.protocols import PROTOCOLS, available_protocols
 from dcc.tracker.models import FileSource, FileSourceHasZip, HostKey, ProtocolRow, ResourceStateRow, ZipDownload
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
@@ -123,7 +123,6 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     """
     centre_id = centre_id_of(connection, address.centre)
     _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
-    require_fit("protocol", address.protocol, LONGEST_PROTOCOL)
     spoken = available_protocols()
     if address.protocol not in spoken:
         raise ConfigurationError(
