@@ -25,10 +25,11 @@ from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
 from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.hosting import Hosting
+from dcc.sources.protocols import SourceProtocol
 from dcc.store.staging import Staging
+from dcc.tracker.hostings.hosting import Hosting
 
 _GATHER_SECONDS = 0.005
 

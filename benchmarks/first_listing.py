@@ -22,8 +22,9 @@ from benchmarks.installation import make_installation
 from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders, OpenSsh, ServerProcess, Vsftpd, free_port
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.http.source import MAX_ASKED
+from dcc.sources.protocols import SourceProtocol
 
 LISTED: Final = 200_000
 LISTING: Final = "the platform's listing"

@@ -25,7 +25,8 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 
 from benchmarks.circumstances import program
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 
 LOOPBACK = "127.0.0.1"
 MARIADB = ("mariadbd", "mariadb-install-db", "mariadb")

@@ -38,9 +38,9 @@ from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.data_processing import process_data
 from dcc.settings import Settings, load_settings
-from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import open_tracker
+from dcc.tracker.hostings.hosting import Hosting
 from dcc_assets.batches import DagsterWorkers
 
 ARCHIVES = 240

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from dcc.settings import Settings
-from dcc.sources.base import SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc_resources.platform_resource import PlatformResource, setting
 
 
@@ -54,9 +54,7 @@ class FtpResource(FileServerResource):
     key: ClassVar[str] = "ftp"
     protocols: ClassVar[tuple[SourceProtocol, ...]] = (SourceProtocol.FTP, SourceProtocol.FTPS)
 
-    tls_ca_file: str | None = setting(
-        "tls_ca_file", "Certificate authorities for ftps, a file in PEM; by default the system's."
-    )
+    tls_ca_file: str | None = setting("tls_ca_file")
 
 
 class HttpResource(FileServerResource):
@@ -68,9 +66,7 @@ class HttpResource(FileServerResource):
     key: ClassVar[str] = "http"
     protocols: ClassVar[tuple[SourceProtocol, ...]] = (SourceProtocol.HTTP, SourceProtocol.HTTPS)
 
-    tls_ca_file: str | None = setting(
-        "tls_ca_file", "Certificate authorities for https, a file in PEM; by default the system's."
-    )
+    tls_ca_file: str | None = setting("tls_ca_file")
     largest_unsized: int | None = setting("max_unsized_bytes")
 
 

@@ -26,7 +26,8 @@ from dcc.session.listing_sources import list_source
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.settings import Settings
 from dcc.sources import connect as connecting
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from tests.support.qc_documents import contents, experiment
 
 ROOT = Path(__file__).parent.parent

@@ -31,9 +31,6 @@ OF_PLATFORM: Final = "dagster"
 GROUPS: Final = (RULES, SOURCES, CONVERTERS, CHANNELS)
 """All that packages can add."""
 
-LONGEST_PROTOCOL: Final = 8
-"""The most characters of a protocol's name."""
-
 _proposed: dict[str, str] = {}
 _failed: dict[EntryPoint, ConfigurationError] = {}
 _leaves_out = False
@@ -60,11 +57,6 @@ def propose(group: str, module: str) -> None:
 def added_names(group: str) -> tuple[str, ...]:
     """The sorted names of a group's entry points; nothing is loaded."""
     return tuple(sorted(_added(group).names))
-
-
-def added_protocols() -> tuple[str, ...]:
-    """The sorted names of protocols that packages add and a file source can have; nothing is loaded."""
-    return tuple(name for name in added_names(SOURCES) if len(name) <= LONGEST_PROTOCOL)
 
 
 def load_added(group: str, *names: str) -> list[Any]:

@@ -6,7 +6,7 @@
 - `file:PATH`: the contents of a file, without surrounding blanks and line ends;
 - `key:PATH` or `key:PATH?passphrase=env:NAME` (or `=file:PATH`): a private key file;
 - the plain path of a private key file;
-- empty: the SSH agent's keys (sftp), or no password (ftp, ftps);
+- empty: the SSH agent's keys (sftp), or no password;
 - anything else: a password.
 
 A file that anybody but its owner and group may read, or anybody but its owner may write, is refused. The value of

@@ -8,9 +8,9 @@ protocols that read files in blocks share.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -20,71 +20,16 @@ from typing import ClassVar, Final, Protocol, Self, TypeAlias
 
 from pydantic import SecretStr
 
-from dcc.errors import ConfigurationError, FileMissingError
+from dcc.errors import FileMissingError
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
-from dcc.runtime.installed_packages import SOURCES, load_added
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
+from dcc.sources.protocols import ProtocolTraits, traits_of
 from dcc.sources.remote_names import path_below
 
 Block: TypeAlias = bytes | bytearray | memoryview
 """Bytes of a file, valid only until the call that receives them returns: the memory may be reused then."""
-
-
-class SourceProtocol(StrEnum):
-    """The platform's protocols, as in the tracker's `source_protocol`; installed packages may add others."""
-
-    FTP = "ftp"
-    SFTP = "sftp"
-    HTTP = "http"
-    FTPS = "ftps"
-    HTTPS = "https"
-    FILE = "file"
-
-
-@dataclass(frozen=True, slots=True)
-class ProtocolTraits:
-    """What a protocol is besides the way to speak it; unless said otherwise, nothing is relied on.
-
-    `detects_changed_bytes`: what arrives is what the server has, so that a bad archive is a bad copy. `lists_folders`:
-    it lists folders as deep as the extent says. `has_server`: sources have a host name, not only a base path.
-    `is_local`: they are folders of this machine. `uses_ssh`: servers are known by a host key, and may take a private
-    key. `uses_tls`: they are known by a certificate. `usual_port`: the port where a host name gives none; 0 for none.
-    """
-
-    detects_changed_bytes: bool = False
-    lists_folders: bool = False
-    has_server: bool = True
-    is_local: bool = False
-    uses_ssh: bool = False
-    uses_tls: bool = False
-    usual_port: int = 0
-
-
-_PLAIN_TEXT: Final = ProtocolTraits(lists_folders=True)
-_SECURE: Final = replace(_PLAIN_TEXT, detects_changed_bytes=True)
-TRAITS: Final[Mapping[str, ProtocolTraits]] = {
-    SourceProtocol.FTP: replace(_PLAIN_TEXT, usual_port=21),
-    SourceProtocol.SFTP: replace(_SECURE, uses_ssh=True, usual_port=22),
-    SourceProtocol.HTTP: replace(_PLAIN_TEXT, usual_port=80),
-    SourceProtocol.FTPS: replace(_SECURE, uses_tls=True, usual_port=21),
-    SourceProtocol.HTTPS: replace(_SECURE, uses_tls=True, usual_port=443),
-    SourceProtocol.FILE: replace(_SECURE, has_server=False, is_local=True),
-}
-"""The traits of the platform's protocols."""
-
-
-def traits_of(protocol: str) -> ProtocolTraits:
-    """The traits of a protocol; of a package's those that its opener has as `traits`."""
-    if protocol in TRAITS:
-        return TRAITS[protocol]
-    with suppress(ConfigurationError):
-        for opener in load_added(SOURCES, protocol):
-            traits = getattr(opener, "traits", None)
-            if isinstance(traits, ProtocolTraits):
-                return traits
-    return ProtocolTraits()
 
 
 class DeltaStrategy(StrEnum):

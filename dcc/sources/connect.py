@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
-from typing import Final
+from typing import cast
 
 from dcc.errors import ConfigurationError, SourceMisconfiguredError
 from dcc.messages import mark
-from dcc.runtime.installed_packages import SOURCES, added_protocols, load_added, package_of
+from dcc.runtime.installed_packages import SOURCES, load_added, package_of
 from dcc.settings import Settings
 from dcc.sources.added_connection import Opener, open_added
-from dcc.sources.base import Connection, SourceAddress, SourceProtocol
-
-OPENERS: Final[Mapping[str, tuple[str, str]]] = {
-    SourceProtocol.SFTP: ("sftp.source", "SftpConnection"),
-    SourceProtocol.FTP: ("ftp.source", "FtpConnection"),
-    SourceProtocol.FTPS: ("ftp.source", "FtpConnection"),
-    SourceProtocol.HTTP: ("http.source", "HttpConnection"),
-    SourceProtocol.HTTPS: ("http.source", "HttpConnection"),
-    SourceProtocol.FILE: ("folder", "LocalConnection"),
-}
-"""The module and class of each of the platform's protocols."""
+from dcc.sources.base import Connection, SourceAddress
+from dcc.sources.protocols import PROTOCOLS, available_protocols
 
 
-def protocols() -> tuple[str, ...]:
-    """The available protocols: the platform's, then those of installed packages."""
-    return (*OPENERS, *(name for name in added_protocols() if name not in OPENERS))
+def connection_class(protocol: str) -> type[Connection] | None:
+    """The class of connections by one of the platform's protocols; None for another protocol."""
+    if protocol not in PROTOCOLS:
+        return None
+    # On first use: loading a protocol's library takes a tenth of a second.
+    module, _, name = PROTOCOLS[protocol].connection.rpartition(".")
+    return cast("type[Connection]", getattr(import_module(f"dcc.sources.{module}"), name))
 
 
 def connect(address: SourceAddress, settings: Settings) -> Connection:
@@ -36,10 +30,8 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
     protocol's opener.
     """
     try:
-        if address.protocol in OPENERS:
-            module, name = OPENERS[address.protocol]
-            # On first use: loading a protocol's library takes a tenth of a second.
-            opener: Opener = getattr(import_module(f"dcc.sources.{module}"), name)
+        opener: Opener | None = connection_class(address.protocol)
+        if opener is not None:
             return opener(address, settings)
         for added in load_added(SOURCES, address.protocol):
             return open_added(package_of(added) or added.__module__, added, address, settings)
@@ -49,5 +41,5 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
         "nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install the package that "
         "adds it."
     )
-    known = {"protocol": address.protocol, "protocols": ", ".join(protocols())}
+    known = {"protocol": address.protocol, "protocols": ", ".join(available_protocols())}
     raise SourceMisconfiguredError(text, source=address.label, **known)

@@ -43,8 +43,7 @@ class LocalConnection(PlatformConnection):
             raise ConfigurationError(
                 f"The base path {address.base_path!r} is no absolute path. Give the folder's full path."
             )
-        self._label, self._extent = address.label, address.extent
-        self._list_timeout = settings.list_timeout
+        super().__init__(address, settings)
         path = Path(address.base_path)
         try:
             self._base = path.expanduser().resolve(strict=True)
@@ -83,7 +82,7 @@ class LocalConnection(PlatformConnection):
         return os.fsencode(self._place(action, folder).resolve())
 
     def _entries(self, action: Action, folder: bytes) -> Iterator[Entry]:
-        directory, watch = self._place(action, folder), watch_listing(self._label, self._list_timeout)
+        directory, watch = self._place(action, folder), watch_listing(self._label, self._settings.list_timeout)
         with os.scandir(directory) as entries:
             for entry in entries:
                 if time.monotonic() > watch.deadline:

@@ -18,9 +18,10 @@ from pathlib import Path
 from dcc.errors import ConfigurationError, HostKeyChangedError, HostKeyUnknownError
 from dcc.messages import mark
 from dcc.sources.access import Endpoint
-from dcc.sources.base import TRAITS, SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import PROTOCOLS, SourceProtocol
 
-SSH_PORT = TRAITS[SourceProtocol.SFTP].usual_port
+SSH_PORT = PROTOCOLS[SourceProtocol.SFTP].traits.usual_port
 
 
 @dataclass(frozen=True, slots=True)

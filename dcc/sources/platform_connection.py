@@ -21,7 +21,8 @@ from dcc.errors import (
 )
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
-from dcc.sources.base import ActionListing, BlockwiseConnection, Extent
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
 from dcc.sources.listing import Entry, folder_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 
@@ -31,8 +32,9 @@ class PlatformConnection(BlockwiseConnection):
 
     _failures: ClassVar[tuple[type[BaseException], ...]]
     """What the library raises if a server breaks off, refuses, or answers with rubbish."""
-    _list_timeout: float
-    _extent: Extent
+
+    def __init__(self, address: SourceAddress, settings: Settings) -> None:
+        self._label, self._extent, self._settings = address.label, address.extent, settings
 
     @abstractmethod
     def _shown(self, *parts: str) -> str:
@@ -62,10 +64,11 @@ class PlatformConnection(BlockwiseConnection):
 
     def _interrupt(self) -> None:
         """Make a wait of another thread fail."""
+        self.close()
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory; see `Connection.list_action`."""
-        shown, watch = self._shown(action), watch_listing(self._label, self._list_timeout)
+        shown, watch = self._shown(action), watch_listing(self._label, self._settings.list_timeout)
         watch.require_time(shown)
         self._prepare()
         with self._translated(message(LISTING, directory=shown), ListingFailedError):

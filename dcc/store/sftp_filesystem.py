@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from dcc.errors import HostKeyChangedError, HostKeyUnknownError, SourceUnreachableError, StoreRefusedError
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
-from dcc.sources.sftp.connection import describe, open_ssh_connection
+from dcc.sources.sftp.ssh import describe, open_ssh_connection
 
 
 class SftpFiles(SFTPFileSystem):  # type: ignore[misc]

@@ -11,6 +11,7 @@ from typing import Final
 
 from dcc.naming import Action
 from dcc.phases import Phase
+from dcc.sources.protocols import PROTOCOLS, SourceProtocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,7 @@ _PHASES: Final = {
 }
 
 REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
-    "source_protocol": (
-        ReferenceRow("ftp", "File Transfer Protocol, unencrypted (RFC 959)."),
-        ReferenceRow("sftp", "SSH File Transfer Protocol: encrypted, the server known by its host key."),
-        ReferenceRow("http", "Hypertext Transfer Protocol, unencrypted."),
-        ReferenceRow("ftps", "File Transfer Protocol over explicit TLS (RFC 4217)."),
-        ReferenceRow("https", "Hypertext Transfer Protocol over TLS."),
-        ReferenceRow("file", "A folder that this machine can read."),
-    ),
+    "source_protocol": tuple(ReferenceRow(name, PROTOCOLS[name].meaning) for name in SourceProtocol),
     "resource_state": (
         ReferenceRow("available", "Crawled, and used for downloads, in every session."),
         ReferenceRow("maintenance", "Left alone until its centre has it working again."),

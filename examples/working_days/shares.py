@@ -10,8 +10,9 @@ from typing import ClassVar
 from dcc.errors import FileMissingError, SourceMisconfiguredError, TransferFailedError
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, BlockwiseConnection, ProtocolTraits, SourceAddress
+from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
 from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.protocols import ProtocolTraits
 
 _BLOCK = 256 * 1024
 

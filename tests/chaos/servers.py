@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
+from tests.support.installations import folder_address
 from tests.support.servers import Authority, FtpServer, SftpServer, Share
 
 DIRECT: Final = "127.0.0.1"
@@ -39,7 +41,7 @@ class Served(Share):
         return self.address(centre=self.centre)
 
     def at_hand(self) -> SourceAddress:
-        return Share(self.root, SourceProtocol.FILE, "localhost", base_path=str(self.root)).address(centre=self.centre)
+        return folder_address(self.root, self.centre)
 
 
 @dataclass(frozen=True)

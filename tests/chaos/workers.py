@@ -18,12 +18,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import SecretStr
-
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, demo_sources
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.database import open_qc_database
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc.store.objects import ObjectStore
 from dcc_dagster.instance import open_instance
 from tests.chaos.comparing import differences
@@ -32,7 +30,7 @@ from tests.chaos.servers import Served
 from tests.chaos.submissions import Submissions
 from tests.support.asking import closing_all
 from tests.support.faulty_servers import CuttingProxy
-from tests.support.installations import Installation
+from tests.support.installations import Installation, folder_address
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import Bucket, S3Server
 from tests.support.worker_installations import (
@@ -94,10 +92,7 @@ def _add_demonstration(installation: Installation) -> None:
         if not source.refusing:
             folder = installation.root / "demonstration" / source.username
             source.write(folder)
-            base = str(folder / BASE_PATH.strip("/"))
-            installation.add_source(
-                SourceAddress(0, source.centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), base)
-            )
+            installation.add_source(folder_address(folder / BASE_PATH.strip("/"), source.centre))
 
 
 def _begin(installation: Installation, variables: Mapping[str, str]) -> Session:

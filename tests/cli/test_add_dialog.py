@@ -20,8 +20,7 @@ Answer = Callable[..., Result]
 @pytest.fixture
 def answer(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Answer:
     """`dcc source add` with somebody at the terminal who gives these answers; then the input ends."""
-    for module in ("connection", "add_dialog"):
-        monkeypatch.setattr(f"dcc.cli.sources.{module}.at_terminal", lambda: True, raising=False)
+    monkeypatch.setattr("dcc.cli.sources.add_and_test.at_terminal", lambda: True)
 
     def add(*answers: object, options: tuple[object, ...] = (), exit_code: int = 0) -> Result:
         typed = "".join(f"{one}\n" for one in answers)

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import select, update
 
 from dcc.errors import ConfigurationError
-from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import UPLOADED, WITHDRAWN
 from tests.cli.conftest import Dcc, place

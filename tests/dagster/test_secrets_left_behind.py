@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from dcc.cli.demo import submissions
 from dcc.cli.main import dcc as command
-from dcc.sources.base import SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc_dagster.instance import open_instance
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.dagster_instances import set_environment

@@ -42,7 +42,7 @@ from dcc.sources.access import Credential, Endpoint
 from dcc.sources.ftp.session import parse_list_line, parse_mlsd_line
 from dcc.sources.http.client import FAILURES, Site
 from dcc.sources.http.index import read_index
-from dcc.sources.http.source import read_facts
+from dcc.sources.http.source import read_attributes
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
@@ -202,8 +202,8 @@ def http_headers(data: bytes) -> None:
         headers = http.client.parse_headers(io.BytesIO(data))
     except http.client.HTTPException:
         return
-    facts = read_facts(headers)
-    assert facts.size is None or facts.size >= 0
+    size = read_attributes(headers).size
+    assert size is None or size >= 0
     for name in headers:
         try:
             target = _SITE.resolve("/data/add/", headers[name])

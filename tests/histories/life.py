@@ -24,13 +24,11 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog
 from dcc.tracker.register import centres
 from tests.histories.happenings import Copy, Form, Place, Version
 from tests.support.asking import column_in, rows_in
-from tests.support.installations import Installation
-from tests.support.servers import Share
+from tests.support.installations import Installation, folder_address
 
 CENTRES: Final = {Place.OWN: "H", Place.MIRROR: "J"}
 QUIET_SECONDS: Final = 0.3
@@ -106,8 +104,7 @@ class Lived:
         for action in actions:
             (folder / action).mkdir(parents=True)
         self.installation.add_centre(centre)
-        share = Share(folder, SourceProtocol.FILE, "localhost", base_path=str(folder))
-        self.installation.add_source(share.address(centre=centre, **changes))
+        self.installation.add_source(folder_address(folder, centre, **changes))
 
     def leave_out(self, step: str) -> None:
         self.settings = self.settings.model_copy(update={"left_out_steps": step})

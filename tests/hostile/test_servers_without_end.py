@@ -24,15 +24,16 @@ from dcc.errors import (
     SourceUnreachableError,
 )
 from dcc.naming import Action
+from dcc.session.fetching.transfer_speed import SpeedLimits
 from dcc.settings import Settings
 from dcc.sources import listing
-from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.http.client import UnusableAnswerError
 from dcc.sources.http.index import MAX_TAGS, read_page
 from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.protocols import SourceProtocol
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
-from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, sftp
 from tests.support.memory import little_memory

@@ -7,17 +7,16 @@ import sys
 import zipfile
 from pathlib import Path
 
-from pydantic import SecretStr
 from sqlalchemy import select
 
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from tests.hostile.archives import Member, accepted_archives, archive, refused_archives
 from tests.hostile.documents import hostile, pointing_at
 from tests.support.databases import only_sqlite
 from tests.support.environments import clean, of_installation
 from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
-from tests.support.installations import Installation, specimens
+from tests.support.installations import Installation, folder_address, specimens
 from tests.support.served_sources import register
 from tests.support.servers import Share
 from tests.support.talking_servers import serving
@@ -73,9 +72,7 @@ def test_a_session_on_all_that_is_hostile(installation: Installation, tmp_path: 
         put[f"add/{name_of(9_999)}"] = "good"
         (shares["file"] / "add" / name_of(9_999)).write_bytes(good)
         (shares["file"] / "add" / "H.2013-10-31.9998.impc.zip").symlink_to(secret)
-        installation.add_source(
-            SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(shares["file"]))
-        )
+        installation.add_source(folder_address(shares["file"]))
         for protocol, server in ((SourceProtocol.FTP, ftp), (SourceProtocol.SFTP, sftp)):
             keys = (server.host_key,) if isinstance(server, PasswordSftpServer) else ()
             share = Share(shares[protocol], protocol, server.hostname, server.username, server.password, "", keys)

@@ -48,8 +48,9 @@ from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import Pause
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock, SourceCrawlRow
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState

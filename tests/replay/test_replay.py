@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Semaphore
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import update
 
 from benchmarks.replay import Facts, facts_of, recorded, rows
@@ -26,14 +25,13 @@ from dcc.replay.proposals import ReplayProposal, replay
 from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
 from dcc.session.data.rechecks import recheck
-from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import XmlFile
 from dcc.tracker.register import centres
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_faults import change, mixed
 from tests.support.asking import execute_in, in_writing
 from tests.support.data_installations import SPECIMENS, DataInstallation, experiments, key_of, specimens
-from tests.support.installations import MODIFIED
+from tests.support.installations import MODIFIED, folder_address
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
 from tests.support.raising import raising
@@ -108,8 +106,7 @@ def judged_anew(
     reference = {f"reference_{name}": source for name, source in proposal.reference.items()}
     made = made.with_settings(xsd_dir=proposal.xsd, **reference)
     made.base.add_centre("H", "J")
-    address = SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(data.folder.path))
-    made.base.add_source(address)
+    made.base.add_source(folder_address(data.folder.path))
     made.run()
     return recorded(made.tracker, made.qc)
 

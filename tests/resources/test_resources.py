@@ -26,7 +26,8 @@ from dcc.redaction import redacted
 from dcc.reference.loading import SETS
 from dcc.runtime.processes import Process
 from dcc.settings import load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.crawls import latest_crawls
 from dcc_assets.batches import BATCHES_JOB
 from dcc_assets.collection import chosen_file_sources

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dcc_resources.code_location import SOURCES, platform_resources
 from tests.support.installations import Folder
 from tests.support.prepared_processes import run_dcc
 from tests.support.served_page import ServedPage
@@ -79,8 +80,7 @@ def launched(page: ServedPage, job: str, resources: dict[str, Any]) -> dict[str,
 
 def test_every_resource_explains_itself(page: ServedPage) -> None:
     resources = resources_of(page)
-    kinds = {"sftp", "ftp", "http", "folder", "tracker", "qc_database", "store", "reference_data", "mail", "webhook"}
-    assert set(resources) == kinds | {"session"}
+    assert set(resources) == set(platform_resources())
     for name, resource in resources.items():
         assert len(resource["description"]) > 60, name
         assert resource["resourceType"].startswith("dcc_resources."), name
@@ -111,8 +111,13 @@ def test_a_resource_shows_what_uses_it(page: ServedPage) -> None:
         jobs = {one["jobName"] for one in found["jobsOpsUsing"]}
         return assets | parents | jobs | set(found["sensorsUsing"]) | set(found["schedulesUsing"])
 
-    for kind in ("sftp", "ftp", "http", "folder"):
-        assert used_by(kind) >= {"file_source_listings", "zip_downloads", "crawl_file_sources", "process_zip_actions"}
+    for kind in SOURCES:
+        assert used_by(kind.key) >= {
+            "file_source_listings",
+            "zip_downloads",
+            "crawl_file_sources",
+            "process_zip_actions",
+        }
     assert used_by("session") >= {"uploaded_data", "contexts", "qc", "load_data", "new_zips", "crawl_schedule"}
     assert used_by("tracker") >= {"session", "submission_reports", "show_changes", "overdue", "notifications"}
     assert used_by("qc_database") >= {"session", "uploaded_data", "reference_impress", "reference_schedule"}

@@ -15,8 +15,8 @@ from dcc.session.fetching.archive_transfer import DownloadSink, Transfer
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.hosting import Hosting
 from dcc.store.staging import Origin, Staging
+from dcc.tracker.hostings.hosting import Hosting
 from tests.hostile.audited_session import peak_megabytes
 from tests.support.installations import md5
 from tests.support.prepared_processes import FORKED

@@ -30,7 +30,7 @@ from tests.support.asking import column_in, execute_in, in_reading, in_writing, 
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, growing, md5, specimens
 from tests.support.served_sources import Web, register
-from tests.support.servers import Share
+from tests.support.servers import KINDS_OF_SERVERS, Share
 from tests.support.session_reports import session_report
 from tests.support.trials import usually
 
@@ -39,7 +39,6 @@ KEY = f"add/{NAME}"
 QUIET = 1.5
 """Longer than the whole seconds by which servers tell when a file was written last."""
 BRIEF = 0.5
-SERVERS = ["sftp_server", "ftp_server", "local_folder", "web_folder"]
 
 
 def now() -> int:
@@ -78,7 +77,7 @@ def uploading(installation: Installation) -> list[bool]:
 
 
 class TestYoungArchives:
-    @pytest.mark.parametrize("share", usually(["local_folder"], SERVERS), indirect=True)
+    @pytest.mark.parametrize("share", usually(["local_folder"], KINDS_OF_SERVERS), indirect=True)
     def test_what_was_copied_right_before_is_taken_at_the_first_try(self, quick: Installation, share: Share) -> None:
         share.put(KEY, archive(), now())
         register(quick, share)
@@ -89,7 +88,7 @@ class TestYoungArchives:
         assert uploading(quick) == [False]
         assert [crawl.notes for crawl in result.crawls.values()] == [()]
 
-    @pytest.mark.parametrize("share", usually(["sftp_server", "web_folder"], SERVERS), indirect=True)
+    @pytest.mark.parametrize("share", usually(["sftp_server", "web_folder"], KINDS_OF_SERVERS), indirect=True)
     def test_what_grows_is_not_taken_nor_failed_before_it_is_complete(
         self, careful: Installation, share: Share
     ) -> None:
@@ -284,7 +283,7 @@ class TestChangedWhileFetched:
         assert {key: outcome.succeeded for key, outcome in result.zips.items()} == dict.fromkeys(keys, True)
 
     @pytest.mark.parametrize("has_md5", [False, True], ids=["no checksum", "checksum"])
-    @pytest.mark.parametrize("share", usually(["local_folder"], SERVERS), indirect=True)
+    @pytest.mark.parametrize("share", usually(["local_folder"], KINDS_OF_SERVERS), indirect=True)
     def test_half_an_archive_is_being_uploaded_if_it_has_grown_since_also_without_a_quiet_period(
         self, quick: Installation, share: Share, has_md5: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -17,7 +17,7 @@ from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_problems import held_problem
-from dcc.sources import connect
+from dcc.sources import connect, protocols
 from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
@@ -106,7 +106,7 @@ def test_other_sources_are_tried_before_the_centre_is_blamed(
 def test_a_copy_that_a_package_s_protocol_delivers_twice_the_same_is_bad(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "added_protocols", lambda: ("acme",))
+    monkeypatch.setattr(protocols, "added_names", lambda _: ("acme",))
     monkeypatch.setattr(connect, "load_added", lambda *_: [LocalConnection])
     path = installation.root / "acme"
     path.mkdir()

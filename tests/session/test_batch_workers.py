@@ -42,9 +42,9 @@ from dcc.session.prepare.archive_checks import Setup
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import Pause
-from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedSubmission
+from dcc.tracker.hostings.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.models import BadCopy, ConnectionSlot, ZipDownload
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_addresses import load_addresses

@@ -24,9 +24,9 @@ from dcc.session.fetching.source_connections import SourceConnections
 from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
+from dcc.tracker.hostings.hosting import Hosting
 from dcc.tracker.models import ConnectionSlot
 from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.asking import count_in, execute_in, in_reading

@@ -3,10 +3,10 @@
 import time
 from collections import deque
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from pydantic import SecretStr
 from sqlalchemy import delete, select, update
 
 from dcc.databases.transactions import writing
@@ -18,7 +18,7 @@ from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, ListedFile
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
@@ -28,7 +28,7 @@ from dcc.tracker.queries.submission_lists import find_submissions
 from dcc.tracker.register.file_sources import change_source
 from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
-from tests.support.installations import Installation
+from tests.support.installations import Installation, folder_address
 from tests.support.session_reports import session_report
 
 FIRST, SECOND = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2))
@@ -75,7 +75,7 @@ def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is
     state: State, undo: bool
 ) -> None:
     """A retry alone would bring in what is there already, and fail for that."""
-    address = SourceAddress(1, "H", SourceProtocol.FILE, "", "", SecretStr(""), "/data")
+    address = folder_address(Path("/data"), id=1)
     known = KnownHosting(1, 1, 1, state, size_bytes=100, modified=0)
     listed = ListedFile(FIRST, 200, 1, has_md5=False)
     message = str(change_message(address, SubmissionKey(Action.ADD, FIRST), known, listed))

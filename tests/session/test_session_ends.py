@@ -26,7 +26,7 @@ from dcc.session.archives import processing
 from dcc.session.fetching import archive_transfer
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import Settings
-from dcc.sources.base import SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile

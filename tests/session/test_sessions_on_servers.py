@@ -14,7 +14,7 @@ from tests.support.asking import value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.served_sources import Relay, large_archive, logged, register
-from tests.support.servers import Share
+from tests.support.servers import KINDS_OF_SERVERS, Share
 from tests.support.trials import usually
 
 pytestmark = pytest.mark.servers
@@ -62,11 +62,7 @@ WRONG = {"size": {"size": 7}, "checksum": {"checksum": "0" * 32}, "other archive
 
 @only_sqlite
 class TestManifestsBesideArchives:
-    @pytest.mark.parametrize(
-        "share",
-        usually(["sftp_server", "web_folder"], ["sftp_server", "ftp_server", "web_folder", "local_folder"]),
-        indirect=True,
-    )
+    @pytest.mark.parametrize("share", usually(["sftp_server", "web_folder"], KINDS_OF_SERVERS), indirect=True)
     def test_each_is_held_against_its_archive(self, quick: Installation, share: Share) -> None:
         expected = {}
         for number, case in enumerate(["none", "right", "csv", *WRONG, "unreadable"], 1):

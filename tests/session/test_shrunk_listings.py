@@ -18,7 +18,7 @@ from dcc.tracker.models import FileSourceHasZip, SourceCrawlRow
 from tests.support.asking import column_in, in_reading
 from tests.support.installations import Folder, Installation
 from tests.support.served_sources import register
-from tests.support.servers import Share
+from tests.support.servers import KINDS_OF_SERVERS, Share
 from tests.support.session_reports import session_report
 from tests.support.trials import EVERYWHERE
 
@@ -48,7 +48,7 @@ def present(installation: Installation) -> int:
 def test_a_directory_that_is_gone_is_believed_by_the_next_crawl(
     quick: Installation, is_back: bool, request: pytest.FixtureRequest
 ) -> None:
-    usual = ["sftp_server", "ftp_server", "local_folder", "web_folder"] if is_back or EVERYWHERE else ["local_folder"]
+    usual = KINDS_OF_SERVERS if is_back or EVERYWHERE else ["local_folder"]
     shares: list[Share] = [request.getfixturevalue(protocol) for protocol in usual]
     # Some servers have one folder.
     roots = {share.root: share for share in shares}

@@ -23,7 +23,7 @@ from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.session.session_request import Listeners, SessionRequest
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from dcc.cli.sources.add_dialog import described_protocols, try_source
+from dcc.cli.sources.add_dialog import try_source
 from dcc.cli.sources.source import checked_address, tls_trust
 from dcc.errors import (
     ConfigurationError,
@@ -21,10 +21,9 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.added_connection import open_added
-from dcc.sources.base import TRAITS, ActionListing, Connection, Extent, ProtocolTraits, SourceAddress, SourceProtocol
-from dcc.sources.connect import OPENERS
+from dcc.sources.base import ActionListing, Connection, Extent, SourceAddress
 from dcc.sources.listing import Entry, EntryKind, action_listing
-from dcc.tracker.reference_rows import REFERENCE_ROWS
+from dcc.sources.protocols import PROTOCOLS, ProtocolTraits, SourceProtocol
 from tests.support.raising import raising
 from tests.support.served_from_memory import CONTENT, FakeConnection
 
@@ -132,7 +131,7 @@ def test_a_package_that_hangs_while_it_lists_is_closed_when_the_time_is_up() -> 
 def install(monkeypatch: pytest.MonkeyPatch, **openers: type[Connection]) -> None:
     """Have packages open these protocols, and `acme`."""
     opened_by = {"acme": FakeConnection} | openers
-    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: [opened_by[protocol]])
+    monkeypatch.setattr("dcc.sources.protocols.load_added", lambda _, protocol: [opened_by[protocol]])
 
 
 def test_a_package_declares_the_traits_of_its_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,11 +172,7 @@ def test_a_package_that_cannot_close_costs_nothing() -> None:
     opened(Wrong()).close()
 
 
-def test_each_protocol_of_the_platform_can_be_opened_chosen_and_kept() -> None:
-    kept = {row.short_name for row in REFERENCE_ROWS["source_protocol"]}
-    assert set(OPENERS) == set(SourceProtocol), "Correct OPENERS in dcc/sources/connect.py."
-    assert set(TRAITS) == set(SourceProtocol), "Correct TRAITS in dcc/sources/base.py."
-    assert set(described_protocols()) == set(SourceProtocol), "Correct _PROTOCOLS in dcc/cli/sources/add_dialog.py."
-    assert kept == set(SourceProtocol), "Correct REFERENCE_ROWS in dcc/tracker/reference_rows.py."
-    portless = {name for name, traits in TRAITS.items() if traits.has_server and not traits.usual_port}
-    assert not portless, "Give them a usual_port in TRAITS of dcc/sources/base.py."
+def test_each_protocol_of_the_platform_is_in_its_table() -> None:
+    assert set(PROTOCOLS) == set(SourceProtocol), "Correct PROTOCOLS in dcc/sources/protocols.py."
+    portless = {name for name, (*_, traits) in PROTOCOLS.items() if traits.has_server and not traits.usual_port}
+    assert not portless, "Give them a usual_port in PROTOCOLS."

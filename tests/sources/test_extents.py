@@ -5,22 +5,22 @@ import pytest
 from dcc.errors import ListingFailedError
 from dcc.settings import Settings
 from dcc.sources import listing
-from dcc.sources.base import ActionListing, DuplicateEntry, Extent, SourceProtocol
+from dcc.sources.base import ActionListing, DuplicateEntry, Extent
+from dcc.sources.protocols import SourceProtocol
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.served_sources import list_add, register
-from tests.support.servers import Share
+from tests.support.servers import KINDS_OF_SERVERS, Share
 
 A, B, C, D = (f"H.2013-10-31.{number}.impc.zip" for number in range(1, 5))
-PROTOCOLS = ["sftp_server", "ftp_server", "web_folder", "local_folder"]
-pytestmark = pytest.mark.parametrize("any_share", PROTOCOLS, indirect=True)
+pytestmark = pytest.mark.parametrize("any_share", KINDS_OF_SERVERS, indirect=True)
 
 
 def listed(share: Share, settings: Settings, **extent: object) -> ActionListing:
     return list_add(share.address(extent=Extent(**extent)), settings)  # type: ignore[arg-type]
 
 
-def test_archives_are_listed_to_the_depth_and_by_the_patterns(any_share: Share, settings: Settings) -> None:
+def test_archives_are_listed_to_the_depth_and_by_the_patterns(any_share: Share, source_settings: Settings) -> None:
     for path in (A, f"2026/{B}", f"2026/{B}.md5", f"2026/old/{C}", f"café d/{D}", "2026/notes.txt"):
         any_share.put(f"add/{path}")
     top, year, old, odd = A, f"2026/{B}", f"2026/old/{C}", f"café d/{D}"
@@ -35,32 +35,32 @@ def test_archives_are_listed_to_the_depth_and_by_the_patterns(any_share: Share, 
         ({"depth": 2, "exclude": ("2026/*", "*.2.*")}, [top, odd]),
         ({"include": ("*.impc.zip",), "exclude": ("*.1.*",)}, []),
     ):
-        found = listed(any_share, settings, **extent)
+        found = listed(any_share, source_settings, **extent)
         assert [file.path for file in found.zips] == expected, extent
         assert all(file.size_bytes == len(b"an archive") for file in found.zips)
         assert [file.name for file in found.zips if file.has_md5] == ([B] if year in expected else [])
         assert found.listed_twice == ()
-    assert ("2026", "a directory") in listed(any_share, settings).ignored_examples
-    left_out = listed(any_share, settings, depth=1, exclude=("*.2.*",)).ignored_examples
+    assert ("2026", "a directory") in listed(any_share, source_settings).ignored_examples
+    left_out = listed(any_share, source_settings, depth=1, exclude=("*.2.*",)).ignored_examples
     assert (year, "left out by the patterns of the file source") in left_out
 
 
 def test_of_archives_with_one_name_the_one_nearest_to_the_action_directory_is_taken(
-    any_share: Share, settings: Settings
+    any_share: Share, source_settings: Settings
 ) -> None:
     for path in (f"z/{A}", f"b/c/{A}", f"b/{B}", f"a/{B}"):
         any_share.put(f"add/{path}")
-    found = listed(any_share, settings, depth=2)
+    found = listed(any_share, source_settings, depth=2)
     assert [file.path for file in found.zips] == [f"z/{A}", f"a/{B}"]
     assert found.listed_twice == (DuplicateEntry(f"a/{B}", f"b/{B}"), DuplicateEntry(f"z/{A}", f"b/c/{A}"))
 
 
-def test_a_folder_that_links_lead_to_again_is_listed_once(any_share: Share, settings: Settings) -> None:
+def test_a_folder_that_links_lead_to_again_is_listed_once(any_share: Share, source_settings: Settings) -> None:
     any_share.put(f"add/a/{A}")
     (any_share.root / "add/a/loop").symlink_to("..", target_is_directory=True)
     (any_share.root / "add/a/none").symlink_to("nowhere")
     (any_share.root / "add/0").symlink_to("a", target_is_directory=True)
-    found = listed(any_share, settings, depth=4)
+    found = listed(any_share, source_settings, depth=4)
     assert [file.name for file in found.zips] == [A]
     if any_share.protocol is SourceProtocol.HTTP:
         # An index page does not tell of links: the depth ends them, and the archive is found twice.
@@ -75,7 +75,7 @@ def test_a_folder_that_links_lead_to_again_is_listed_once(any_share: Share, sett
 
 
 def test_bounds_of_a_listing_count_all_levels_together(
-    any_share: Share, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    any_share: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 7):
         any_share.put(f"add/{number % 2}/H.2013-10-31.{number}.impc.zip")
@@ -83,9 +83,9 @@ def test_bounds_of_a_listing_count_all_levels_together(
     for bound in ("MAX_ENTRIES", "MAX_ZIPS"):
         with monkeypatch.context() as patched:
             patched.setattr(listing, bound, 5)
-            assert listed(any_share, settings).zips == ()
+            assert listed(any_share, source_settings).zips == ()
             with pytest.raises(ListingFailedError, match="more than 5"):
-                listed(any_share, settings, depth=1)
+                listed(any_share, source_settings, depth=1)
 
 
 @only_sqlite

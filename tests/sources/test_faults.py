@@ -23,9 +23,10 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.listing import Entry
+from dcc.sources.protocols import SourceProtocol
 from dcc.sources.sftp.source import SftpConnection
 from tests.support.ports import free_port
 from tests.support.served_sources import fetched, list_add

@@ -28,9 +28,10 @@ from dcc.naming import Action
 from dcc.redaction import redacted
 from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.http.source import HttpConnection
+from dcc.sources.protocols import SourceProtocol
 from tests.support import web_server
 from tests.support.installations import MODIFIED, Folder
 from tests.support.raising import raising

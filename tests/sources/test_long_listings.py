@@ -15,9 +15,10 @@ from pydantic import SecretStr
 from dcc.naming import Action
 from dcc.session.listing_sources import list_source
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.http import source as http
+from dcc.sources.protocols import SourceProtocol
 from dcc.sources.sftp.client import SftpClient
 from tests.support.servers import Share
 from tests.support.talking_servers import trickling_web_server

@@ -26,7 +26,7 @@ from dcc.sources.base import ActionListing, SourceAddress
 from dcc.sources.connect import connect
 from tests.support.raising import raising
 from tests.support.served_sources import fetched, list_add
-from tests.support.servers import FILE_SERVERS, SftpServer, Share
+from tests.support.servers import FILE_SERVERS, KINDS_OF_SERVERS, SftpServer, Share
 from tests.support.trials import MANY
 
 pytestmark = pytest.mark.servers
@@ -150,7 +150,7 @@ def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, sourc
             connection.list_action(Action.EDIT)
 
 
-@pytest.mark.parametrize("any_share", ["sftp_server", "ftp_server", "local_folder", "web_folder"], indirect=True)
+@pytest.mark.parametrize("any_share", KINDS_OF_SERVERS, indirect=True)
 def test_names_with_any_characters_are_shown_escaped_and_can_be_fetched(
     any_share: Share, source_settings: Settings
 ) -> None:

@@ -31,7 +31,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.sftp.bounds import BoundedPackets
 from dcc.sources.sftp.client import FileReader
-from dcc.sources.sftp.connection import fetch_host_key
+from dcc.sources.sftp.ssh import fetch_host_key
 from tests.support.ports import free_port
 from tests.support.raising import raising
 from tests.support.served_sources import fetched, list_add

@@ -21,9 +21,10 @@ from pyftpdlib.servers import FTPServer
 from dcc.errors import CertificateChangedError, CertificateRefusedError, ConfigurationError, SourceTimeoutError
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.certificates import ServerCertificates, parse_fingerprint, read_authorities
 from dcc.sources.connect import connect
+from dcc.sources.protocols import SourceProtocol
 from tests.support.ports import free_port
 from tests.support.servers import Authority, FtpServer
 from tests.support.talking_servers import greeting, serving

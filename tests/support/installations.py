@@ -27,8 +27,9 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
 from tests.support.asking import count_in, execute_in, in_writing, rows_in
@@ -49,6 +50,12 @@ def experiments(centre: str = "H", stem: str = "2013-10-31.1", at_least: int = 0
 
 def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def folder_address(path: Path, centre: str = "H", **changes: Any) -> SourceAddress:
+    """A folder of this machine as a file source to be registered."""
+    address = SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(path))
+    return replace(address, **changes)
 
 
 @dataclass
@@ -102,8 +109,7 @@ class Installation:
         """A file source that is a local folder."""
         path = self.root / name
         path.mkdir()
-        address = SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(path))
-        return Folder(path, self.add_source(address))
+        return Folder(path, self.add_source(folder_address(path, centre)))
 
     def with_settings(self, **changes: object) -> Self:
         return replace(self, settings=self.settings.model_copy(update=changes))

@@ -12,11 +12,12 @@ from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, rec
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import PrefetchedArchives, SourceDownloads
 from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed, TransferNotBegun
+from dcc.session.fetching.transfer_speed import SpeedLimits
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
-from dcc.sources.hosting import Hosting
-from dcc.sources.transfer_speed import SpeedLimits
+from dcc.sources.base import ActionListing, Block, Connection, SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from dcc.store.staging import Staging
+from dcc.tracker.hostings.hosting import Hosting
 
 KEY = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 CONTENT = bytes(range(256)) * 40

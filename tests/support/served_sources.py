@@ -15,8 +15,9 @@ from sqlalchemy import select
 from dcc.cli.demo import submissions
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.connect import connect
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import ZipLog
 from tests.support.asking import column_in
 from tests.support.faulty_servers import CuttingProxy, passive_port, shut, start

@@ -27,8 +27,9 @@ from sqlalchemy import Engine
 from benchmarks.circumstances import program
 from benchmarks.servers import OpenSsh, Vsftpd
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import HostKey
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.register import file_sources
 from tests.support.asking import in_writing
 from tests.support.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
@@ -299,6 +300,8 @@ def source_settings(tmp_path: Path, authority: Authority) -> Settings:
     )
 
 
+KINDS_OF_SERVERS = ["sftp_server", "ftp_server", "local_folder", "web_folder"]
+"""Fixtures: a share for each kind of protocol. `any_share` has further servers of some."""
 FILE_SERVERS = ["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"]
 
 

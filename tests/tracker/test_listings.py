@@ -17,7 +17,8 @@ from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
-from dcc.sources.base import PLAIN, ActionListing, DeltaStrategy, Extent, ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.base import PLAIN, ActionListing, DeltaStrategy, Extent, ListedFile, SourceAddress
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.missing_archives import (
     WithdrawalProposalState,

@@ -13,9 +13,10 @@ from sqlalchemy import Connection, Engine, func, update
 from dcc.databases.transactions import insert_rows, writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.runtime.clock import utc_now
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import DueReason, Pause
 from dcc.sources.host_keys import HostKey
+from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SourceCrawlRow
 from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre

@@ -20,7 +20,7 @@ from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
-from dcc.sources.base import SourceProtocol
+from dcc.sources.protocols import SourceProtocol
 
 CENTRES = tuple(PROJECTS)
 BASE_PATH = "/impc"

@@ -32,7 +32,8 @@ from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.protocols import SourceProtocol
 
 if TYPE_CHECKING:
     import asyncssh
@@ -254,7 +255,7 @@ def _differences(report: SessionOutput, entries: Sequence[SubmissionEntry]) -> l
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
     """Do what `dcc centre add` and `dcc source add --accept-host-key` do."""
     from dcc.databases.transactions import writing
-    from dcc.sources.sftp.connection import fetch_host_key
+    from dcc.sources.sftp.ssh import fetch_host_key
     from dcc.tracker.register import centres, file_sources
 
     host_keys: dict[str, list[HostKey]] = {}

@@ -25,7 +25,7 @@ from dcc.errors import (
 )
 from dcc.messages import count_of
 from dcc.naming import KNOWN_CENTRES, Action
-from dcc.runtime.installed_packages import added_protocols
+from dcc.sources.protocols import available_protocols, traits_of
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_PROTOCOLS = {
-    "sftp": "an SSH server: encrypted, and known by its host key",
-    "ftps": "an FTP server with TLS",
-    "https": "a web server that lists its directories, with TLS",
-    "ftp": "an FTP server; whoever listens reads passwords and data",
-    "http": "a web server; whoever listens reads passwords and data",
-    "file": "a folder of this machine",
-}
 _AS_BEFORE = "as before"
 _WAYS = {
     _AS_BEFORE: "with what you gave",
@@ -73,11 +65,6 @@ class AgreedSource:
     tls: TlsTrust
     new_centre: NewCentre | None = None
     warnings: Sequence[str] = ()
-
-
-def described_protocols() -> dict[str, str]:
-    """What each available protocol is, the best first; no library of theirs is loaded."""
-    return _PROTOCOLS | dict.fromkeys(added_protocols(), "what an installed package adds")
 
 
 def ask_for_source(
@@ -134,10 +121,8 @@ def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAdd
     """Ask for what an address lacks; `again`: for everything, with what it has as proposals."""
     from pydantic import SecretStr
 
-    from dcc.sources.base import traits_of
-
     if again or not place.protocol:
-        chosen = _choose("What does the server speak?", described_protocols(), place.protocol or "sftp")
+        chosen = _choose("What does the server speak?", available_protocols(), place.protocol or "sftp")
         place = replace(place, protocol=chosen)
     traits = traits_of(place.protocol)
     if traits.is_local and not traits.has_server:
@@ -335,7 +320,7 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
     """
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
-    from dcc.sources.sftp.connection import fetch_host_key
+    from dcc.sources.sftp.ssh import fetch_host_key
 
     shown = fetch_host_key(address.hostname, settings)
     echo_progress(f"It shows the host key {shown}.")

@@ -31,6 +31,8 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
+from dcc.sources.protocols import traits_of
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -58,7 +60,7 @@ source_options = options(
         "tls_fingerprints",
         metavar="SHA256:...",
         multiple=True,
-        help="Trust this certificate of an ftps or https server; may be repeated.",
+        help="Trust this certificate of a TLS server; may be repeated.",
     ),
 )
 """What is listed and when, and the certificates that are trusted."""
@@ -85,8 +87,6 @@ def checked_address(address: SourceAddress) -> SourceAddress:
 
 
 def _require_lists_folders(protocol: str, extent: Extent) -> None:
-    from dcc.sources.base import traits_of
-
     if extent.depth and not traits_of(protocol).lists_folders:
         raise ConfigurationError(f"A source of the protocol {protocol} lists no folders. Leave --depth out.")
 
@@ -133,7 +133,6 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
     Raises ConfigurationError for a protocol without TLS, a file without certificates, and an invalid fingerprint.
     """
-    from dcc.sources.base import traits_of
     from dcc.sources.certificates import parse_fingerprint, read_authorities
     from dcc.tracker.register.source_addresses import TlsTrust
 
@@ -148,8 +147,7 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
 
 _TRUSTED = "host key or certificate"
-_STATES = ("available", "maintenance", "removed")
-_CONNECTING = {"add": "dcc.cli.sources.connection:add", "test": "dcc.cli.sources.connection:test"}
+_CONNECTING = {"add": "dcc.cli.sources.add_and_test:add", "test": "dcc.cli.sources.add_and_test:test"}
 
 
 @click.group(cls=CommandGroup, lazy_commands=_CONNECTING)
@@ -219,7 +217,7 @@ def _listed(extent: Extent) -> str:
 
 @source.command("set-state", examples=["dcc source set-state 3 maintenance"])
 @click.argument("source_id", metavar="ID", type=ID)
-@click.argument("state", type=click.Choice(_STATES))
+@click.argument("state", type=click.Choice([row.short_name for row in REFERENCE_ROWS["resource_state"]]))
 def set_state(source_id: int, state: str) -> None:
     """Set the state of source ID.
 
@@ -284,7 +282,7 @@ def change(
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
-    from dcc.sources.base import DeltaStrategy, traits_of
+    from dcc.sources.base import DeltaStrategy
     from dcc.tracker.register import file_sources
 
     context = click.get_current_context()

@@ -16,6 +16,7 @@ from dcc.messages import count_of
 from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase, Status
 from dcc.runtime.json_values import fields_of
+from dcc.sources.protocols import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,6 +231,4 @@ def _due(source: SourceStatus) -> str:
 
 
 def _place(entry: SourceEntry) -> str:
-    from dcc.sources.base import traits_of
-
     return entry.hostname if traits_of(entry.protocol).has_server else entry.base_path

@@ -15,16 +15,8 @@ from dcc.converters.conversion import made_converter
 from dcc.errors import ConfigurationError
 from dcc.notify.channels.open_channels import open_channels
 from dcc.operations.doctor.checks import CheckFinding, Environment, failed, not_checked, ok, warning
-from dcc.runtime.installed_packages import (
-    CHANNELS,
-    CONVERTERS,
-    LONGEST_PROTOCOL,
-    RULES,
-    SOURCES,
-    added_entries,
-    load_entry,
-)
-from dcc.sources.connect import OPENERS
+from dcc.runtime.installed_packages import CHANNELS, CONVERTERS, RULES, SOURCES, added_entries, load_entry
+from dcc.sources.protocols import LONGEST_PROTOCOL, PROTOCOLS
 
 CONSTRAINTS: Final = Path(__file__).parents[3] / "constraints.txt"
 """The versions that this version of the platform was tested with; only a checkout has this file."""
@@ -104,7 +96,7 @@ def check_added(environment: Environment) -> Iterator[CheckFinding]:
     well: dict[str, list[str]] = defaultdict(list)
     channels = open_channels(environment.settings)
     faulty = set(channels.faulty)
-    taken: dict[str, str] = {str(protocol): "the platform" for protocol in OPENERS}
+    taken: dict[str, str] = {str(protocol): "the platform" for protocol in PROTOCOLS}
     for group in (RULES, SOURCES, CONVERTERS):
         for package, entry in added_entries(group):
             try:

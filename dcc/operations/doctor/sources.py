@@ -31,8 +31,10 @@ from dcc.reports.overdue import crawled_sources
 from dcc.runtime.clock import utc_now
 from dcc.session.listing_sources import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import TRAITS, SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.connect import connection_class
 from dcc.sources.host_keys import SSH_PORT, trusted_keys
+from dcc.sources.protocols import PROTOCOLS
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.database import TRACKER
 from dcc.tracker.register.column_texts import MASK
@@ -115,7 +117,7 @@ def _access_problems(environment: Environment, subject: str, address: SourceAddr
     try:
         credential = resolve_accesskey(address.accesskey, environment.settings.key_passphrase)
         if credential.private_key is not None and address.traits.uses_ssh:
-            from dcc.sources.sftp.connection import load_private_key
+            from dcc.sources.sftp.ssh import load_private_key
 
             load_private_key(credential, credential.private_key)
     except ConfigurationError as error:
@@ -169,7 +171,7 @@ def _access_description(address: SourceAddress) -> str:
         return f"Its access key can be used, its certificate is known {known}."
     if address.traits.is_local:
         return "It is a folder, which needs no access key."
-    if address.protocol in TRAITS:
+    if address.protocol in PROTOCOLS:
         return f"Its access key can be used; {address.protocol} sends it unencrypted."
     return f"Its access key can be used; an installed package speaks {address.protocol}."
 
@@ -205,12 +207,13 @@ def _check_answer(address: SourceAddress, environment: Environment) -> Iterator[
 
 def _check_its_clock(environment: Environment, address: SourceAddress) -> Iterator[CheckFinding]:
     """The clock of a web server, from the date in its answers."""
-    if address.protocol not in (SourceProtocol.HTTP, SourceProtocol.HTTPS):
-        return
     from dcc.sources.http.source import HttpConnection
 
+    opener = connection_class(address.protocol)
+    if opener is None or not issubclass(opener, HttpConnection):
+        return
     try:
-        with HttpConnection(address, environment.short_timeout_settings) as connection:
+        with opener(address, environment.short_timeout_settings) as connection:
             date = connection.server_date()
     except (SourceError, ConfigurationError) as error:
         yield not_checked(f"clock of {address.label}", f"It did not say: {error}")

@@ -21,9 +21,9 @@ from dcc.session.archives.hosting_choice import HostingChoice
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedSubmission, StagedSubmission
+from dcc.tracker.hostings.hosting import EarlierCopy, Hosting
 from dcc.tracker.states import REFUSED_BY_NAME, VALID, WRONG_CHECKSUM
 
 INVALID = State(Phase.XSD, Status.FAILED)

@@ -56,9 +56,9 @@ from dcc.session.fetching.transfer_events import (
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import CopyFault, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
+from dcc.tracker.hostings.hosting import CopyFault, Hosting
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_requests import urgent_keys
 from dcc.tracker.register.source_schedules import paused_sources

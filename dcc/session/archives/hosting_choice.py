@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import PlannedSubmission
+from dcc.tracker.hostings.hosting import CopyFault, Hosting, KnownBadCopy
 
 
 class HostingTurn(NamedTuple):

@@ -22,7 +22,6 @@ from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDoc
 from dcc.session.archives.waiting_attempts import PlannedAttempt
 from dcc.session.data.document_log import kind_id, rewrite_log
 from dcc.session.fetching.archive_transfer import ReceivedArchive
-from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
 from dcc.tracker.hostings.copies import (
@@ -33,6 +32,7 @@ from dcc.tracker.hostings.copies import (
     record_published,
 )
 from dcc.tracker.hostings.download_plan import StagedSubmission
+from dcc.tracker.hostings.hosting import EarlierCopy, Hosting
 from dcc.tracker.hostings.staged_copies import begin_from_staging
 from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog

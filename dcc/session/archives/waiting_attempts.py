@@ -16,7 +16,7 @@ from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
 from dcc.session.fetching.transfer_events import TransferFailed
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import Hosting
+from dcc.tracker.hostings.hosting import Hosting
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 
 

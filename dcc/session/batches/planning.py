@@ -10,8 +10,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from pydantic import TypeAdapter
 
 from dcc.outcomes import SubmissionKey
-from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.hostings.download_plan import PlannedSubmission
+from dcc.tracker.hostings.hosting import EarlierCopy, Hosting
 
 T = TypeVar("T")
 

@@ -40,11 +40,11 @@ from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults, Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
-from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedSubmission
+from dcc.tracker.hostings.hosting import EarlierCopy, Hosting
 from dcc.tracker.hostings.source_statistics import source_rates
 from dcc.tracker.register.source_schedules import usable_sources
 

@@ -25,13 +25,13 @@ from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
+from dcc.session.fetching.transfer_speed import SpeedLimits
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
 from dcc.settings import Settings
 from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre

@@ -17,11 +17,11 @@ from dcc.naming import manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
+from dcc.session.fetching.transfer_speed import SpeedLimits
 from dcc.sources.base import Block, Connection, NotModified, Validators
-from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.sources.remote_names import path_below
-from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Origin, Staging, disk_errors
+from dcc.tracker.hostings.hosting import CopyFault, EarlierCopy, Hosting
 
 _PROGRESS_SECONDS = 1.0
 _UNNOTED_BYTES = 1024 * 1024

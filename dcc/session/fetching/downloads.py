@@ -38,12 +38,12 @@ from dcc.session.fetching.transfer_events import (
     TransferStarted,
 )
 from dcc.session.fetching.transfer_queue import TransferQueue
+from dcc.session.fetching.transfer_speed import SpeedLimits
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress, UpcomingFile
 from dcc.sources.connect import connect
-from dcc.sources.hosting import Hosting
-from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
+from dcc.tracker.hostings.hosting import Hosting
 
 if TYPE_CHECKING:
     # Fetching needs no database.

@@ -36,8 +36,8 @@ class FtpConnection(PlatformConnection):
     _failures = FAILURES
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
-        self._address, self._settings = address, settings
-        self._label, self._list_timeout, self._extent = address.label, settings.list_timeout, address.extent
+        super().__init__(address, settings)
+        self._address = address
         self._endpoint = parse_hostname(address.hostname, address.traits.usual_port)
         self._credential = resolve_accesskey(address.accesskey)
         if self._credential.private_key is not None:

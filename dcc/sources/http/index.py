@@ -47,6 +47,11 @@ _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-
 _HEAD_BYTES = 4096
 _TITLE_BYTES = 1000
 _MAX_TITLES = 1000
+MAX_PAGE_BYTES = 128 * 1024 * 1024
+_PLAIN = re.compile(r"[A-Za-z0-9_.~%-]+/?")
+_END = re.compile(rb"</(html|body|pre|table|ul)\s*>", re.IGNORECASE)
+_TAIL_BYTES = 4096
+_LINK = b"href="
 
 
 @dataclass
@@ -145,13 +150,6 @@ def _decoded(text: bytes, encoding: str) -> str:
         return text.decode(encoding)
     except (UnicodeDecodeError, LookupError):
         return text.decode("utf-8", "replace") if encoding != "utf-8" else text.decode("latin-1")
-
-
-MAX_PAGE_BYTES = 128 * 1024 * 1024
-_PLAIN = re.compile(r"[A-Za-z0-9_.~%-]+/?")
-_END = re.compile(rb"</(html|body|pre|table|ul)\s*>", re.IGNORECASE)
-_TAIL_BYTES = 4096
-_LINK = b"href="
 
 
 def read_index(site: Site, answer: HttpResponse) -> Iterator[Entry]:

@@ -46,6 +46,14 @@ from dcc.sources.remote_names import join_base, printable, raw
 
 _MISSING = (404, 410)
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
+MAX_ASKED = 2_000
+"""The most archives of one directory that are requested: the last by name, which by convention are the newest."""
+
+_HELPERS = 3
+_WORTH_A_HELPER = 10
+_PATIENCE_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
 
 
 class _Listed(NamedTuple):
@@ -66,8 +74,7 @@ class HttpConnection(PlatformConnection):
     _failures = FAILURES
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
-        self._label, self._settings, self._extent = address.label, settings, address.extent
-        self._list_timeout = settings.list_timeout
+        super().__init__(address, settings)
         self._site = _site(address, settings)
         self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
         self._client = self._connect()
@@ -99,14 +106,14 @@ class HttpConnection(PlatformConnection):
         now = time.monotonic()
         deadline = now + max(watch.deadline - now, 0) / 2
         told = f"sizes and times of {action}: "
-        facts = find_facts(
+        attributes = find_attributes(
             self._client, self._connect, deadline, asked, lambda text: watch.say(told + text), self._helpers
         )
         for place, file in enumerate(zips[first:], start=first):
-            fact, *of_manifest = (facts.get(path) for path in _requested_paths(file))
-            if fact is not None:
-                size = file.size_bytes if fact.size is None else fact.size
-                zips[place] = replace(file, size_bytes=size, modified=fact.modified)
+            known, *of_manifest = (attributes.get(path) for path in _requested_paths(file))
+            if known is not None:
+                size = file.size_bytes if known.size is None else known.size
+                zips[place] = replace(file, size_bytes=size, modified=known.modified)
             if of_manifest and of_manifest[0] is not None:
                 zips[place] = replace(zips[place], manifest_version=manifest_version(*of_manifest[0]))
         return replace(listing, zips=tuple(zips))
@@ -334,16 +341,6 @@ def _whole_size(answer: HttpResponse) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-MAX_ASKED = 2_000
-"""The most archives of one directory that are requested: the last by name, which by convention are the newest."""
-
-_HELPERS = 3
-_WORTH_A_HELPER = 10
-_PATIENCE_SECONDS = 5.0
-
-log = logging.getLogger(__name__)
-
-
 class FileAttributes(NamedTuple):
     """Attributes of a file besides its contents: bytes, and whole seconds since 1970 (UTC)."""
 
@@ -351,7 +348,7 @@ class FileAttributes(NamedTuple):
     modified: int | None = None
 
 
-def read_facts(headers: HTTPMessage) -> FileAttributes:
+def read_attributes(headers: HTTPMessage) -> FileAttributes:
     """The attributes in the headers of an answer about a complete file; None for each that is missing or invalid."""
     length = headers.get("Content-Length", "").strip()
     # More digits than any file needs would only overflow elsewhere.
@@ -368,7 +365,7 @@ def modified_time(headers: HTTPMessage) -> int | None:
         return None
 
 
-def find_facts(
+def find_attributes(
     client: HttpClient,
     connect: Callable[[], HttpClient],
     deadline: float,
@@ -413,7 +410,7 @@ def find_facts(
                 helper.close()
 
     count = min(most_helpers, len(targets) // _WORTH_A_HELPER)
-    helpers = [threading.Thread(target=help_out, name="http facts", daemon=True) for _ in range(count)]
+    helpers = [threading.Thread(target=help_out, name="http attributes", daemon=True) for _ in range(count)]
     for helper in helpers:
         helper.start()
     try:
@@ -437,7 +434,7 @@ def _ask(client: HttpClient, target: str, deadline: float, not_served: threading
     with client.limit(max(deadline - time.monotonic(), 0)), client.ask("HEAD", target) as answer:
         if answer.status in (405, 501):
             not_served.set()
-        return read_facts(answer.headers) if answer.status == 200 else FileAttributes()
+        return read_attributes(answer.headers) if answer.status == 200 else FileAttributes()
 
 
 def _join(helpers: Sequence[threading.Thread], until: float) -> None:

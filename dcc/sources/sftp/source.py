@@ -17,7 +17,7 @@ from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import join_base, joined, printable, raw
 from dcc.sources.sftp.client import FilePart, FileReader
-from dcc.sources.sftp.connection import describe, open_ssh_connection
+from dcc.sources.sftp.ssh import describe, open_ssh_connection
 
 
 class SftpConnection(PlatformConnection):
@@ -31,9 +31,8 @@ class SftpConnection(PlatformConnection):
     _failures = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
-        self._label = address.label
-        self._base, self._extent = join_base(address.base_path), address.extent
-        self._list_timeout = settings.list_timeout
+        super().__init__(address, settings)
+        self._base = join_base(address.base_path)
         self._connection = connection = open_ssh_connection(address, settings, self._label)
         try:
             with (
@@ -57,9 +56,6 @@ class SftpConnection(PlatformConnection):
 
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
-        self._connection.close()
-
-    def _interrupt(self) -> None:
         self._connection.close()
 
     def _path(self, *parts: str) -> bytes:

@@ -16,7 +16,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import Validators
-from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
+from dcc.tracker.hostings.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.tracker.models import BadCopy, FileSource, FileSourceHasZip, PublishedChecksum, ZipAction, ZipDownload, ZipFile
 
 

@@ -13,7 +13,6 @@ from dcc.databases.list_parameters import rows_with
 from dcc.outcomes import CrawlOutcome, Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
-from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
@@ -25,6 +24,7 @@ from dcc.tracker.hostings.foreign_archives import (
     may_be_taken,
     unfetched_of,
 )
+from dcc.tracker.hostings.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.owner_notices import NewNotice
 from dcc.tracker.models import (
     BadCopy,

@@ -60,7 +60,7 @@ class BadCopy(Base):
     """A bad copy of an archive that a source delivered.
 
     `size_bytes` and `modified` are as listed when it was fetched: while the listing is the same, it is not fetched
-    again. `md5` is that of the copy; `reason` is one of `dcc.sources.hosting.CopyFault`.
+    again. `md5` is that of the copy; `reason` is one of `dcc.tracker.hostings.hosting.CopyFault`.
     """
 
     id: Mapped[int] = big_id()

@@ -17,11 +17,11 @@ from dcc.outcomes import WAITS, AttemptOutcome, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import label_of
-from dcc.sources.hosting import CopyFault, KnownBadCopy
 from dcc.tracker.crawls import CrawlFindingEntry, findings_of_submission
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.copies import is_as_listed
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
+from dcc.tracker.hostings.hosting import CopyFault, KnownBadCopy
 from dcc.tracker.hostings.older_archives import submissions_that_wait
 from dcc.tracker.models import (
     AnException,

@@ -22,12 +22,11 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message
 from dcc.runtime.clock import utc_now
-from dcc.runtime.installed_packages import LONGEST_PROTOCOL
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
-from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
+from dcc.sources.protocols import PROTOCOLS, available_protocols
 from dcc.tracker.models import FileSource, FileSourceHasZip, HostKey, ProtocolRow, ResourceStateRow, ZipDownload
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
@@ -124,13 +123,13 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     """
     centre_id = centre_id_of(connection, address.centre)
     _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
-    require_fit("protocol", address.protocol, LONGEST_PROTOCOL)
-    if address.protocol not in protocols():
+    spoken = available_protocols()
+    if address.protocol not in spoken:
         raise ConfigurationError(
-            f"Nothing that is installed speaks the protocol {address.protocol}. Use one of {', '.join(protocols())}."
+            f"Nothing that is installed speaks the protocol {address.protocol}. Use one of {', '.join(spoken)}."
         )
     protocol_id = _protocol_id(connection, address.protocol)
-    if protocol_id is None and address.protocol in OPENERS:
+    if protocol_id is None and address.protocol in PROTOCOLS:
         raise ConfigurationError(f"The tracker does not know the protocol {address.protocol!s}. Run `dcc init`.")
     twin = connection.scalar(
         select(FileSource.id)

@@ -23,7 +23,6 @@ from dcc.cli.sources.add_dialog import (
     AgreedSource,
     Trial,
     ask_for_source,
-    described_protocols,
     echo_progress,
     host_key_to_pin,
     list_directories,
@@ -40,6 +39,7 @@ from dcc.cli.sources.source import (
 )
 from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceError, UnreachableError
 from dcc.runtime.json_values import fields_of
+from dcc.sources.protocols import available_protocols, traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ _accept_option = click.option(
     },
 )
 @click.option("--centre", default="", help="ILAR code of the centre that hosts it.")
-@click.option("--protocol", type=click.Choice(list(described_protocols())), help="What the server speaks.")
+@click.option("--protocol", type=click.Choice(list(available_protocols())), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
@@ -112,7 +112,7 @@ def add(
     then on another key is refused. A source that cannot be used yet is registered with a warning, except for an sftp
     server whose host key was neither seen nor accepted unseen (--accept-host-key).
 
-    The certificate of an ftps or https server must be valid. --tls-ca names an authority that the system does not know;
+    The certificate of a TLS server must be valid. --tls-ca names an authority that the system does not know;
     --tls-fingerprint is for a certificate without a known authority.
 
     \b
@@ -168,8 +168,6 @@ def add(
 
 def _missing_options(protocol: str | None, centre: str, hostname: str, base_path: str, **_: str) -> list[str]:
     """The options that a person must still give. Raises ConfigurationError without a terminal to ask at."""
-    from dcc.sources.base import traits_of
-
     where = {}
     if protocol:
         where = {"--hostname": hostname} if traits_of(protocol).has_server else {"--base-path": base_path}
@@ -306,7 +304,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool) -> None:
 def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
     """Pin the server's present key; returns the old and the new one, None if it was pinned before."""
     from dcc.databases.transactions import writing
-    from dcc.sources.sftp.connection import fetch_host_key
+    from dcc.sources.sftp.ssh import fetch_host_key
     from dcc.tracker.register import source_addresses
 
     if not address.traits.uses_ssh:
