@@ -49,8 +49,7 @@ def notify(
     """Send due notifications to centres and wranglers.
 
     Every session does this at its end; the command is for messages that could not be sent, and for a look. Nothing is
-    sent twice. DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG say who is notified; channels
-    of installed packages notify, too.
+    sent twice. The settings DCC_NOTIFY_... say who is notified, and how; channels of installed packages notify, too.
 
     \b
     JSON: {"sent": {channel: number}, "failed": number, "sentences"}; with --dry-run
@@ -157,4 +156,4 @@ def _nothing(settings: Settings) -> str:
 
     if notifies(settings):
         return "No message is due."
-    return "Nobody is notified. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or DCC_NOTIFY_LOG=true."
+    return "Nobody is notified. Set DCC_NOTIFY_TO, DCC_NOTIFY_CENTRES=true or another DCC_NOTIFY_... setting."
