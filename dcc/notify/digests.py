@@ -22,7 +22,6 @@ from dcc.reports.submissions.model import Outcome, SubmissionLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.submission_lines import submissions_of_session
 from dcc.settings import Settings
-from dcc.settings.recipients import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
@@ -84,14 +83,6 @@ class Digest:
         """The digest of the submissions that are among `items`."""
         wanted = set(items)
         return replace(self, lines=tuple(line for line in self.lines if self.items[line.key] in wanted))
-
-
-def addresses_of(centre: CentreEntry) -> tuple[str, ...]:
-    """A centre's e-mail addresses; empty if the tracker has none, or something else."""
-    try:
-        return parse_addresses(centre.email)
-    except ValueError:
-        return ()
 
 
 def collect_digests(

@@ -16,7 +16,7 @@ from typing import Final
 
 from dcc.errors import DccError
 from dcc.notify.channels.base import Channel
-from dcc.notify.digests import Digest, addresses_of, causes_of, collect_digests
+from dcc.notify.digests import Digest, causes_of, collect_digests
 from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
 from dcc.notify.outages import centre_ids
 from dcc.notify.rounds import Round
@@ -48,9 +48,8 @@ class SessionNotifier:
             return
         self._tell_missing_addresses()
         for digest in digests:
-            for channel, recipient in self._round.opened.recipients(Audience.CENTRE, addresses_of(digest.centre)):
-                items = [digest.item, *(digest.items[line.key] for line in digest.lines)]
-                self._round.notify(channel, recipient, items, partial(self._compose_digest, digest), _has_zips)
+            items = [digest.item, *(digest.items[line.key] for line in digest.lines)]
+            self._round.notify_centre(digest.centre, items, partial(self._compose_digest, digest), _has_zips)
         if self._centre is None:
             self._tell_wranglers()
 
@@ -72,7 +71,7 @@ class SessionNotifier:
         missing = {
             NewsItem(NewsKind.ADDRESS, f"centre {code}", "", None, digest.centre_id): code
             for digest in self._digests
-            if not addresses_of(digest.centre) and (code := digest.centre.short_name)
+            if not digest.centre.addresses and (code := digest.centre.short_name)
         }
 
         def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:
@@ -166,8 +165,7 @@ def _notify_owner(round_: Round, owner: CentreEntry, owner_id: int, notices: Seq
     def compose(message_id: str, told: Sequence[NewsItem], _: Channel) -> Notification:
         return round_.composer.owner_notification(message_id, owner, [items[item] for item in told])
 
-    for channel, recipient in round_.opened.recipients(Audience.CENTRE, addresses_of(owner)):
-        round_.notify(channel, recipient, list(items), compose)
+    round_.notify_centre(owner, list(items), compose)
 
 
 def _latest(notices: Sequence[Notice]) -> list[Notice]:
@@ -198,9 +196,8 @@ def _remind(round_: Round, centre: CentreEntry, centre_id: int, late: LateCentre
     def compose(message_id: str, _items: Sequence[NewsItem], _channel: Channel) -> Notification:
         return round_.composer.late_archives(message_id, centre, late)
 
-    addresses = addresses_of(centre)
-    for channel, recipient in round_.opened.recipients(Audience.CENTRE, addresses):
-        if recipient not in addresses:
+    for channel, recipient in round_.opened.recipients(Audience.CENTRE, centre.addresses):
+        if recipient not in centre.addresses:
             # Wranglers and programs get the failed check instead.
             continue
         open_outage = round_.ledger.open_outages(channel.name, recipient).get(subject)

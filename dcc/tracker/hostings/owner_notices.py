@@ -22,7 +22,6 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile
-from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.submission_rows import object_of, with_archives
 
 _MOST: Final = 1_000
@@ -95,7 +94,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat:
             "reason": notice.reason,
             "created": now,
             "counts": json.dumps(dict(notice.counts), sort_keys=True),
-            "done_by": (notice.done_by or "")[:PERSON_LENGTH] or None,
+            "done_by": notice.done_by,
         }
         for notice in wanted
     ]

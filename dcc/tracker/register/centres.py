@@ -27,7 +27,7 @@ from dcc.runtime.clock import utc_now
 from dcc.settings import language_code
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction
-from dcc.tracker.register.column_texts import PERSON_LENGTH, require_fit
+from dcc.tracker.register.column_texts import require_fit
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import is_named, object_of, with_archives
 
@@ -64,6 +64,14 @@ class CentreEntry:
     created: datetime
     sources: int
     language: str | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its e-mail addresses; none if the tracker has something else there."""
+        try:
+            return parse_addresses(self.email)
+        except ValueError:
+            return ()
 
 
 def add_centre(connection: Connection, centre: NewCentre) -> int:
@@ -263,7 +271,7 @@ def delegate(
         raise ConfigurationError(f"{until} is over. Name a day to come with --until, or leave it out.")
     _revoke(connection, owner, to, recorded_by)
     between = {"owner_id": centre_id_of(connection, owner), "delegate_id": centre_id_of(connection, to)}
-    recorded = {"recorded_by": recorded_by[:PERSON_LENGTH], "created": utc_now(), "until": until}
+    recorded = {"recorded_by": recorded_by, "created": utc_now(), "until": until}
     insert_rows(connection, Delegation.__table__, [between | recorded])
     return _latest(connection, owner, to)
 
@@ -291,7 +299,7 @@ def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int
     )
     found = connection.scalars(select(Delegation.id).where(*between, in_force())).all()
     if found:
-        ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
+        ended = {"revoked": utc_now(), "revoked_by": revoked_by}
         connection.execute(update(Delegation).where(Delegation.id.in_(found)).values(ended))
     return len(found)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
 
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
 
 MASK = "***"
-PERSON_LENGTH: Final = 64
-"""The most characters of the person who did something; longer names are cut."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REFERENCE = re.compile(r"(?:env|file|key):")
 
