@@ -175,20 +175,19 @@ def centre_id_of(connection: Connection, short_name: str) -> int:
     return centre_id
 
 
-_FITS: Final = {
-    "full_name": ("full name", 128),
-    "imits_name": ("iMits name", 32),
-    "email": ("e-mail address", 128),
-    "phone": ("phone number", 14),
-    "address": ("address", 256),
+_NAMES_OF_TEXTS: Final = {
+    "full_name": "full name",
+    "imits_name": "iMits name",
+    "email": "e-mail address",
+    "phone": "phone number",
+    "address": "address",
 }
-"""The name of each text for people, and the characters that the tracker holds."""
 
 
 def _usable(values: Mapping[str, str | None]) -> dict[str, str | None]:
     """The same values, with the language as its catalogue is named. Raises ConfigurationError for an unusable one."""
-    for column, (what, length) in _FITS.items():
-        require_fit(what, values.get(column), length)
+    for column, what in _NAMES_OF_TEXTS.items():
+        require_fit(what, values.get(column), getattr(Centre, column))
     email, code = values.get("email"), values.get("language")
     try:
         addresses = parse_addresses(email or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -32,8 +33,9 @@ def is_plain_password(accesskey: SecretStr) -> bool:
     return shown_accesskey(accesskey) == MASK
 
 
-def require_fit(what: str, text: str | None, length: int, *, secret: bool = False) -> None:
+def require_fit(what: str, text: str | None, column: Any, *, secret: bool = False) -> None:
     """Raise ConfigurationError for a text that is longer than its column or holds a control character."""
+    length: int = column.type.length
     shown = MASK if secret else repr(text)
     if text is not None and len(text) > length:
         raise ConfigurationError(f"The {what} {shown} has {len(text)} characters; the tracker holds {length}.")

@@ -22,7 +22,6 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message
 from dcc.runtime.clock import utc_now
-from dcc.runtime.installed_packages import LONGEST_PROTOCOL
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.connect import OPENERS, protocols
@@ -124,7 +123,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     """
     centre_id = centre_id_of(connection, address.centre)
     _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
-    require_fit("protocol", address.protocol, LONGEST_PROTOCOL)
+    require_fit("protocol", address.protocol, ProtocolRow.short_name)
     if address.protocol not in protocols():
         raise ConfigurationError(
             f"Nothing that is installed speaks the protocol {address.protocol}. Use one of {', '.join(protocols())}."
@@ -295,10 +294,11 @@ def purge_source(connection: Connection, source_id: int) -> int:
 def _require_fit(
     hostname: str | None, username: str | None, accesskey: SecretStr | None, base_path: str | None
 ) -> None:
-    require_fit("host name", hostname, 512)
-    require_fit("user name", username, 128)
-    require_fit("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
-    require_fit("base path", base_path, 256)
+    require_fit("host name", hostname, FileSource.hostname)
+    require_fit("user name", username, FileSource.username)
+    secret = None if accesskey is None else accesskey.get_secret_value()
+    require_fit("access key", secret, FileSource.accesskey, secret=True)
+    require_fit("base path", base_path, FileSource.base_path)
 
 
 def _existing_source(connection: Connection, source_id: int) -> None:
