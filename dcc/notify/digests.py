@@ -14,7 +14,6 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc.notify.messages import NewsItem, NewsKind
-from dcc.notify.outages import centre_ids
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause
@@ -26,7 +25,7 @@ from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_submissions import session_submission_ids, session_submissions
-from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.register.centres import CentreEntry, centre_ids, list_centres
 from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, submission_key_of
 
 _NO_NEWS: Final = frozenset(

@@ -18,7 +18,6 @@ from dcc.errors import DccError
 from dcc.notify.channels.base import Channel
 from dcc.notify.digests import Digest, causes_of, collect_digests
 from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
-from dcc.notify.outages import centre_ids
 from dcc.notify.rounds import Round
 from dcc.outcomes import SubmissionKey
 from dcc.reports.causes.cause import Cause
@@ -27,7 +26,7 @@ from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.runtime.clock import utc_now
 from dcc.tracker.hostings.foreign_archives import declines_of
 from dcc.tracker.hostings.owner_notices import Notice, NoticeOutcome, notices_since
-from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.register.centres import CentreEntry, centre_ids, list_centres
 
 _LOOKED_BACK: Final = timedelta(days=30)
 _MAX_REPORTS: Final = 5

@@ -61,7 +61,7 @@ def notify(
     from dcc.notify.notifications import notify_due, notify_session, send_test
     from dcc.settings.recipients import parse_addresses
     from dcc.tracker.crawls import require_session
-    from dcc.tracker.queries.submission_filters import require_centre
+    from dcc.tracker.register.centres import require_centre
 
     is_test = address is not None
     if (

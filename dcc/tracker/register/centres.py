@@ -7,6 +7,7 @@ that write expect the caller's write transaction (`dcc.databases.transactions.wr
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -149,7 +150,7 @@ def change_centre(connection: Connection, short_name: str, **values: str | None)
 
     Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
     """
-    centre_id = centre_id_of(connection, short_name)
+    centre_id = require_centre(connection, short_name)
     if values.get("full_name") == "":
         raise ConfigurationError(f"Centre {short_name} needs a full name. Give one with --name, or leave that out.")
     values = _usable(values)
@@ -160,19 +161,25 @@ def change_centre(connection: Connection, short_name: str, **values: str | None)
 
 def set_centre_active(connection: Connection, short_name: str, active: bool) -> None:
     """Activate or deactivate a centre: only active centres' sources are crawled. Raises NotFoundError."""
-    centre_id = centre_id_of(connection, short_name)
+    centre_id = require_centre(connection, short_name)
     connection.execute(update(Centre).where(Centre.id == centre_id).values(is_active=active))
 
 
-def centre_id_of(connection: Connection, short_name: str) -> int:
-    """The id of a centre. Raises NotFoundError."""
-    centre_id = connection.scalar(select(Centre.id).where(Centre.short_name == short_name))
-    if centre_id is None:
+def centre_ids(connection: Connection) -> dict[str, int]:
+    """The ids of all centres, by code."""
+    return {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
+
+
+def require_centre(connection: Connection, short_name: str) -> int:
+    """The id of a registered centre. Raises NotFoundError, with the nearest codes."""
+    ids = centre_ids(connection)
+    if short_name not in ids:
+        nearest = nearest_sentence(short_name, ids)
         raise NotFoundError(
-            f"No centre {short_name!r} exists (codes are case-sensitive). See `dcc centre list`; "
-            f"`dcc centre add {short_name}` registers it."
+            f"No centre {short_name!r} exists (codes are case-sensitive).{nearest} See `dcc centre list`; "
+            f"`dcc centre add {shlex.quote(short_name)}` registers it."
         )
-    return centre_id
+    return ids[short_name]
 
 
 _NAMES_OF_TEXTS: Final = {
@@ -269,7 +276,7 @@ def delegate(
     if until is not None and until < utc_now().date():
         raise ConfigurationError(f"{until} is over. Name a day to come with --until, or leave it out.")
     _revoke(connection, owner, to, recorded_by)
-    between = {"owner_id": centre_id_of(connection, owner), "delegate_id": centre_id_of(connection, to)}
+    between = {"owner_id": require_centre(connection, owner), "delegate_id": require_centre(connection, to)}
     recorded = {"recorded_by": recorded_by, "created": utc_now(), "until": until}
     insert_rows(connection, Delegation.__table__, [between | recorded])
     return _latest(connection, owner, to)
@@ -293,8 +300,8 @@ def _latest(connection: Connection, owner: str, to: str) -> DelegationEntry:
 def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
     """End the delegation in force between two centres; returns the number."""
     between = (
-        Delegation.owner_id == centre_id_of(connection, owner),
-        Delegation.delegate_id == centre_id_of(connection, to),
+        Delegation.owner_id == require_centre(connection, owner),
+        Delegation.delegate_id == require_centre(connection, to),
     )
     found = connection.scalars(select(Delegation.id).where(*between, in_force())).all()
     if found:

@@ -28,7 +28,7 @@ from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import FileSource, FileSourceHasZip, HostKey, ProtocolRow, ResourceStateRow, ZipDownload
-from dcc.tracker.register.centres import centre_id_of
+from dcc.tracker.register.centres import require_centre
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
     SOURCES,
@@ -121,7 +121,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     Raises NotFoundError for an unknown centre, ConfigurationError for an unknown protocol, a text that the tracker
     cannot hold and a source that is registered already.
     """
-    centre_id = centre_id_of(connection, address.centre)
+    centre_id = require_centre(connection, address.centre)
     _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
     require_fit("protocol", address.protocol, ProtocolRow.short_name)
     if address.protocol not in protocols():
