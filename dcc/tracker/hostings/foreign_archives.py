@@ -37,7 +37,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipFile,
 )
-from dcc.tracker.register.centres import in_force
+from dcc.tracker.register.centres import delegation_holds
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import (
     KEY,
@@ -204,7 +204,9 @@ def is_delegated() -> ColumnElement[bool]:
     """
     delegated = (
         exists(select(Delegation.id))
-        .where(Delegation.owner_id == ZipFile.centre_id, Delegation.delegate_id == FileSource.centre_id, in_force())
+        .where(
+            Delegation.owner_id == ZipFile.centre_id, Delegation.delegate_id == FileSource.centre_id, delegation_holds()
+        )
         .correlate(FileSource, ZipFile)
     )
     return and_(delegated, ~is_declined())

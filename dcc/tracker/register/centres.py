@@ -240,7 +240,7 @@ def find_archive(connection: Connection, key: SubmissionKey) -> SubmissionOwner:
     return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)
 
 
-def in_force() -> ColumnElement[bool]:
+def delegation_holds() -> ColumnElement[bool]:
     """Whether a row of `delegation` is in force when the statement is executed."""
     today: BindParameter[date] = bindparam("today", callable_=lambda: utc_now().date())
     return and_(Delegation.revoked.is_(None), or_(Delegation.until.is_(None), Delegation.until >= today))
@@ -249,16 +249,16 @@ def in_force() -> ColumnElement[bool]:
 def load_delegations(connection: Connection) -> Delegations:
     """The delegations in force, in one statement."""
     owners: dict[str, set[str]] = defaultdict(set)
-    for owner, delegate in connection.execute(_pairs().where(in_force())):
+    for owner, delegate in connection.execute(_pairs().where(delegation_holds())):
         owners[delegate].add(owner)
     return Delegations({delegate: frozenset(some) for delegate, some in owners.items()})
 
 
 def list_delegations(connection: Connection, *, everything: bool = False) -> list[DelegationEntry]:
     """The delegations in force; with `everything`, those that were revoked or have ended too. By owner and delegate."""
-    query = _pairs(Delegation, in_force().label("in_force"))
+    query = _pairs(Delegation, delegation_holds().label("in_force"))
     if not everything:
-        query = query.where(in_force())
+        query = query.where(delegation_holds())
     rows = connection.execute(query.order_by(_Owner.short_name, _Delegate.short_name, Delegation.id))
     return [object_of(DelegationEntry, row) for row in rows]
 
@@ -303,7 +303,7 @@ def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int
         Delegation.owner_id == require_centre(connection, owner),
         Delegation.delegate_id == require_centre(connection, to),
     )
-    found = connection.scalars(select(Delegation.id).where(*between, in_force())).all()
+    found = connection.scalars(select(Delegation.id).where(*between, delegation_holds())).all()
     if found:
         ended = {"revoked": utc_now(), "revoked_by": revoked_by}
         connection.execute(update(Delegation).where(Delegation.id.in_(found)).values(ended))
