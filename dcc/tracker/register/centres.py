@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -22,15 +22,14 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import KNOWN_CENTRES
 from dcc.nearest_names import nearest_sentence
-from dcc.outcomes import SubmissionKey
 from dcc.rights import Delegations
 from dcc.runtime.clock import utc_now
 from dcc.settings import language_code
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction
+from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow
 from dcc.tracker.register.column_texts import require_fit
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import is_named, object_of, with_archives
+from dcc.tracker.submission_rows import object_of
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 
@@ -224,20 +223,6 @@ class DelegationEntry:
     revoked: datetime | None
     revoked_by: str | None
     in_force: bool
-
-
-class SubmissionOwner(NamedTuple):
-    """A submission of the tracker and the centre of its name; None if the tracker knows neither."""
-
-    za_id: int | None
-    centre: str | None
-
-
-def find_archive(connection: Connection, key: SubmissionKey) -> SubmissionOwner:
-    """The submission as the tracker knows it."""
-    query = with_archives(select(ZipAction.id, Centre.short_name).select_from(ZipAction)).where(is_named(key))
-    found = connection.execute(query).one_or_none()
-    return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)
 
 
 def delegation_holds() -> ColumnElement[bool]:
