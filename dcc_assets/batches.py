@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
 _RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
-_OF_SESSIONS: Final = frozenset({"until", "workers", "k8s_jobs", *NotificationSettings.model_fields})
+_NOT_OF_WORKERS: Final = frozenset({"until", "workers", "k8s_jobs", *NotificationSettings.model_fields})
 """The settings that make no difference to workers, or that go to them with each run."""
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
@@ -172,7 +172,7 @@ def workers_of(settings: Settings) -> Workers | None:
     require_executor(settings)
     if settings.executor is ExecutorKind.IN_PROCESS:
         return None
-    if others := [name for name in settings.differences(load_settings()) if name not in _OF_SESSIONS]:
+    if others := [name for name in settings.differences(load_settings()) if name not in _NOT_OF_WORKERS]:
         log.warning("Workers do not have this run's %s: it prepares archives by itself", ", ".join(others))
         return None
     return DagsterWorkers(settings)

@@ -8,14 +8,12 @@ from typing import Any
 from dagster import EnvVar
 
 from dcc.settings import Settings, variable_of
-from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.platform_resource import PlatformResource, is_secret, is_setting, setting_of
-from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
-from dcc_resources.session import SessionResource
+from dcc_resources.services import ReferenceDataResource
+from dcc_resources.session import OF_SESSIONS, SessionResource
 
 SOURCES = (SftpResource, FtpResource, HttpResource, FolderResource)
-OF_SESSIONS = (TrackerResource, QcDatabaseResource, StoreResource, MailResource, WebhookResource)
 
 
 def platform_resources(settings: Settings | None = None) -> Mapping[str, Any]:

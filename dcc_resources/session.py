@@ -1,7 +1,7 @@
 """The resource that opens the crawling session that a step belongs to."""
 
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from dagster import ResourceDependency
 
@@ -12,6 +12,9 @@ from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.platform_resource import PlatformResource, setting
 from dcc_resources.services import MailResource, StoreResource, WebhookResource
+
+OF_SESSIONS: Final = (TrackerResource, QcDatabaseResource, StoreResource, MailResource, WebhookResource)
+"""The resources that a session depends on, each in its field named after the resource's key."""
 
 
 class SessionResource(PlatformResource):
@@ -56,4 +59,4 @@ class SessionResource(PlatformResource):
 
     def session_settings(self, *sources: FileSourceResource) -> Settings:
         """The settings of sessions. Raises ConfigurationError."""
-        return self.tracker.settings_with(self.qc_database, self.store, self.mail, self.webhook, self, *sources)
+        return self.tracker.settings_with(*(getattr(self, one.key) for one in OF_SESSIONS), self, *sources)

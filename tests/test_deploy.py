@@ -621,6 +621,8 @@ def test_the_chart_takes_its_values_and_no_secret_among_them() -> None:
     secret = [name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)]
     (made,) = [one["data"] for one in _chart(VALUES) if one["kind"] == "ConfigMap"]
     for name in {*(f"DCC_{one.upper()}" for one in secret), *(made.keys() - VALUES["settings"].keys())}:
-        assert not validator.is_valid(VALUES | {"settings": VALUES["settings"] | {name: "x"}}), name
+        assert not validator.is_valid(VALUES | {"settings": VALUES["settings"] | {name: "x"}}), (
+            f"A ConfigMap would show {name}: add it to the pattern of `settings` in deploy/helm/values.schema.json."
+        )
     assert not validator.is_valid(VALUES | {"settings": {"DCC_STORE": "s3://dcc", "DCC_WORKERS": 8}})
     assert not validator.is_valid(VALUES | {"tag": "1"})

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     SmallInteger,
+    String,
     Table,
     Text,
     UniqueConstraint,
@@ -97,6 +98,21 @@ class MessageText(TypeDecorator[str]):
         if len(data) > MESSAGE_BYTES:
             return data[: MESSAGE_BYTES - 3].decode("utf-8", "ignore") + "…"
         return data.decode("utf-8")
+
+
+class CutText(TypeDecorator[str]):
+    """A text of at most so many characters; a longer one is cut."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Fit a text into the column."""
+        return value if value is None else value[: self.length]
+
+
+PERSON = CutText(64)
+"""Who did something: a person, a session or a part of the platform."""
 
 
 class RowTime(ColumnElement[datetime]):

@@ -14,7 +14,6 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc.notify.messages import NewsItem, NewsKind
-from dcc.notify.outages import centre_ids
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause
@@ -22,12 +21,11 @@ from dcc.reports.submissions.model import Outcome, SubmissionLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.submission_lines import submissions_of_session
 from dcc.settings import Settings
-from dcc.settings.recipients import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_submissions import session_submission_ids, session_submissions
-from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.register.centres import CentreEntry, centre_ids, list_centres
 from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, submission_key_of
 
 _NO_NEWS: Final = frozenset(
@@ -84,14 +82,6 @@ class Digest:
         """The digest of the submissions that are among `items`."""
         wanted = set(items)
         return replace(self, lines=tuple(line for line in self.lines if self.items[line.key] in wanted))
-
-
-def addresses_of(centre: CentreEntry) -> tuple[str, ...]:
-    """A centre's e-mail addresses; empty if the tracker has none, or something else."""
-    try:
-        return parse_addresses(centre.email)
-    except ValueError:
-        return ()
 
 
 def collect_digests(

@@ -31,15 +31,16 @@ class NewsKind(StrEnum):
 
 
 class Audience(StrEnum):
-    """Who a message is for. Messages for wranglers are split by what else informs them."""
+    """Who a message is for. Messages for wranglers are split by what else tells them the same."""
 
     CENTRE = "centre"
+    """Who hears of one centre: digests, what others did with its data, reminders."""
     WRANGLERS = "wranglers"
-    """Nothing else informs them."""
+    """Outages that no session report mentions, and centres without an address."""
     REPORTED = "wranglers, reported"
-    """The session report informs them too."""
+    """Outages that the session report mentions, too."""
     SUMMARY = "wranglers, summary"
-    """The session report and the centres' messages together inform them too."""
+    """What a session left to do. The session report and the messages to centres say that, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from typing import Final
 
 from dcc.errors import DccError
 from dcc.notify.channels.base import Channel
-from dcc.notify.digests import Digest, addresses_of, causes_of, collect_digests
+from dcc.notify.digests import Digest, causes_of, collect_digests
 from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
-from dcc.notify.outages import centre_ids
 from dcc.notify.rounds import Round
 from dcc.outcomes import SubmissionKey
 from dcc.reports.causes.cause import Cause
@@ -27,7 +26,7 @@ from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.runtime.clock import utc_now
 from dcc.tracker.hostings.foreign_archives import declines_of
 from dcc.tracker.hostings.owner_notices import Notice, NoticeOutcome, notices_since
-from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.register.centres import CentreEntry, centre_ids, list_centres
 
 _LOOKED_BACK: Final = timedelta(days=30)
 _MAX_REPORTS: Final = 5
@@ -48,9 +47,8 @@ class SessionNotifier:
             return
         self._tell_missing_addresses()
         for digest in digests:
-            for channel, recipient in self._round.opened.recipients(Audience.CENTRE, addresses_of(digest.centre)):
-                items = [digest.item, *(digest.items[line.key] for line in digest.lines)]
-                self._round.notify(channel, recipient, items, partial(self._compose_digest, digest), _has_zips)
+            items = [digest.item, *(digest.items[line.key] for line in digest.lines)]
+            self._round.notify_centre(digest.centre, items, partial(self._compose_digest, digest), _has_zips)
         if self._centre is None:
             self._tell_wranglers()
 
@@ -72,7 +70,7 @@ class SessionNotifier:
         missing = {
             NewsItem(NewsKind.ADDRESS, f"centre {code}", "", None, digest.centre_id): code
             for digest in self._digests
-            if not addresses_of(digest.centre) and (code := digest.centre.short_name)
+            if not digest.centre.addresses and (code := digest.centre.short_name)
         }
 
         def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:
@@ -166,8 +164,7 @@ def _notify_owner(round_: Round, owner: CentreEntry, owner_id: int, notices: Seq
     def compose(message_id: str, told: Sequence[NewsItem], _: Channel) -> Notification:
         return round_.composer.owner_notification(message_id, owner, [items[item] for item in told])
 
-    for channel, recipient in round_.opened.recipients(Audience.CENTRE, addresses_of(owner)):
-        round_.notify(channel, recipient, list(items), compose)
+    round_.notify_centre(owner, list(items), compose)
 
 
 def _latest(notices: Sequence[Notice]) -> list[Notice]:
@@ -198,9 +195,8 @@ def _remind(round_: Round, centre: CentreEntry, centre_id: int, late: LateCentre
     def compose(message_id: str, _items: Sequence[NewsItem], _channel: Channel) -> Notification:
         return round_.composer.late_archives(message_id, centre, late)
 
-    addresses = addresses_of(centre)
-    for channel, recipient in round_.opened.recipients(Audience.CENTRE, addresses):
-        if recipient not in addresses:
+    for channel, recipient in round_.opened.recipients(Audience.CENTRE, centre.addresses):
+        if recipient not in centre.addresses:
             # Wranglers and programs get the failed check instead.
             continue
         open_outage = round_.ledger.open_outages(channel.name, recipient).get(subject)

@@ -27,7 +27,8 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
-from dcc.tracker.models import Centre, CrawlingSession, SourceCrawlRow
+from dcc.tracker.models import CrawlingSession, SourceCrawlRow
+from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import lost_archives, submissions_of_archive
 
@@ -250,8 +251,3 @@ def sessions_after(connection: Connection, last: int, limit: int) -> list[int]:
 def oldest_under_way(connection: Connection) -> int | None:
     """The oldest session that has not ended; None if all have."""
     return connection.scalar(select(func.min(CrawlingSession.id)).where(CrawlingSession.finish_time.is_(None)))
-
-
-def centre_ids(connection: Connection) -> dict[str, int]:
-    """The ids of all centres, by code."""
-    return {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}

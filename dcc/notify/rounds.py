@@ -21,9 +21,10 @@ from dcc.notify.channels.base import Channel
 from dcc.notify.channels.open_channels import open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, SendState
-from dcc.notify.messages import NewsItem, Notification
+from dcc.notify.messages import Audience, NewsItem, Notification
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
+from dcc.tracker.register.centres import CentreEntry
 
 Compose = Callable[[str, Sequence[NewsItem], Channel], Notification]
 """Makes the message for some items, under the given id."""
@@ -70,6 +71,13 @@ class Round:
     def failed(self) -> int:
         """The number of messages that were not sent."""
         return self.postponed + self._not_sent
+
+    def notify_centre(
+        self, centre: CentreEntry, items: Sequence[NewsItem], compose: Compose, needed: Needed = bool
+    ) -> None:
+        """Send the new ones of `items` to all who get the messages for a centre, as `notify`."""
+        for channel, recipient in self.opened.recipients(Audience.CENTRE, centre.addresses):
+            self.notify(channel, recipient, items, compose, needed)
 
     def notify(
         self, channel: Channel, recipient: str, items: Sequence[NewsItem], compose: Compose, needed: Needed = bool

@@ -35,7 +35,6 @@ from dcc.sources.remote_names import path_below
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import usable_sources
 from dcc.tracker.session_statuses import TaskStatus
@@ -404,7 +403,7 @@ def _remove_expired(copies: ArchiveCopies, days: int) -> int:
 
 def _audited(copies: ArchiveCopies, replica: Replica, wanted: Iterable[WantedCopy], requested_by: str) -> Audit:
     """Read these copies of a replica, and repair them; recorded."""
-    audit = Audit(replica.url, utc_now(), requested_by[:PERSON_LENGTH])
+    audit = Audit(replica.url, utc_now(), requested_by)
     found: list[tuple[int, str, Copy]] = []
     for one in wanted:
         try:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError, ListingShrunkError, SourceError
@@ -40,7 +40,8 @@ from dcc.tracker.database import exception_id
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
-from dcc.tracker.models import Centre, SourceCrawlRow
+from dcc.tracker.models import SourceCrawlRow
+from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statuses import TaskStatus
@@ -234,12 +235,11 @@ def record_second_listing(
 
 def _basis(connection: Connection, session: Session, listing: SourceListing | None = None) -> ListingBasis:
     settings = session.settings
-    centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
     return ListingBasis(
         connection,
         session.id,
         settings.naming,
-        centres,
+        centre_ids(connection),
         utc_now(),
         quiet_seconds=settings.quiet_seconds,
         shrink_limit=settings.listing_shrink_limit,

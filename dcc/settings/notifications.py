@@ -112,11 +112,6 @@ class NotificationSettings(SettingsGroup):
         return parse_addresses(self.report_to)
 
     @property
-    def notifies(self) -> bool:
-        """Whether anybody should be notified of anything by the platform's own channels."""
-        return bool(self.notify_centres or self.notify_addresses or self.notify_webhook or self.notify_log)
-
-    @property
     def notify_addresses(self) -> tuple[str, ...]:
         """Who is notified by e-mail of what needs a correction."""
         return parse_addresses(self.notify_to)

@@ -37,7 +37,6 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import problem_columns
-from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import is_automatic_retry, session_name
 from dcc.tracker.states import REFUSED, UPLOADED, VALID
 from dcc.tracker.submission_rows import KEY, count_submissions, group_pairs, is_at, object_of, submission_key_of
@@ -123,7 +122,7 @@ def record_decisions(
     connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str, reason: str
 ) -> None:
     """Record a decision about submissions for which none of its kind is in force; `by` a person or a session."""
-    values = {"kind": kind.value, "decided_by": by[:PERSON_LENGTH], "reason": reason, "created": utc_now()}
+    values = {"kind": kind.value, "decided_by": by, "reason": reason, "created": utc_now()}
     same = [literal(value, ZipDecision.__table__.c[name].type) for name, value in values.items()]
     statement = insert(ZipDecision).from_select(
         ["za_id", *values], select(ZipAction.id, *same).where(ZipAction.id.in_(IDS))
@@ -133,7 +132,7 @@ def record_decisions(
 
 def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind, by: str) -> None:
     """Revoke the decisions of some kinds that are in force for submissions."""
-    ended = {"revoked": utc_now(), "revoked_by": by[:PERSON_LENGTH]}
+    ended = {"revoked": utc_now(), "revoked_by": by}
     of_kinds = ZipDecision.kind.in_([kind.value for kind in kinds])
     in_force = ZipDecision.za_id.in_(IDS), of_kinds, ZipDecision.revoked.is_(None)
     change_about(connection, update(ZipDecision).where(*in_force).values(ended), za_ids)

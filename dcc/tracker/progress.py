@@ -35,7 +35,7 @@ from datetime import date, datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, String, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_chunks
@@ -57,7 +57,6 @@ from dcc.tracker.models import (
     ZipDownload,
 )
 from dcc.tracker.problems import submissions_with_entries
-from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.reopened_by import person_name
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, REQUESTED, WAITING, advance, roll_up
@@ -70,8 +69,6 @@ from dcc.tracker.submission_rows import (
     is_without_bytes_since,
     latest_downloads,
 )
-
-_REASON_LENGTH: Final = 256
 
 
 class Subject(Enum):
@@ -274,8 +271,7 @@ def cancel(connection: Connection, za_ids: Collection[int], requested_by: str, r
 
 def _set_back(connection: Connection, za_ids: Collection[int], to: State, requested_by: str, reason: str) -> None:
     actions = _lock_actions(connection, za_ids)
-    by, why = requested_by[:PERSON_LENGTH], reason[:_REASON_LENGTH]
-    change_about(connection, _NOTE_REOPENING, actions, by=by, why=why, now=utc_now())
+    change_about(connection, _NOTE_REOPENING, actions, by=requested_by, why=reason, now=utc_now())
     _write_states(connection, ZipAction, {za_id: to for za_id, state in actions.items() if state != to})
     revoke(connection, actions, DecisionKind.ACKNOWLEDGE, DecisionKind.QUARANTINE, by=requested_by)
     unfinished: list[int] = []
@@ -306,8 +302,8 @@ def reopen_documents(
             "from_status_id": state.status,
             "to_phase_id": states[row_id].phase,
             "to_status_id": states[row_id].status,
-            "requested_by": requested_by[:PERSON_LENGTH],
-            "reason": reason[:_REASON_LENGTH],
+            "requested_by": requested_by,
+            "reason": reason,
             "created": now,
         }
         for row_id, state in former.items()
@@ -367,8 +363,8 @@ _NOTE_REOPENING = insert(Reopening).from_select(
         .where(FileSourceHasZip.za_id == ZipAction.id)
         .correlate(ZipAction)
         .scalar_subquery(),
-        bindparam("by", type_=String),
-        bindparam("why", type_=String),
+        bindparam("by", type_=Reopening.requested_by.type),
+        bindparam("why", type_=Reopening.reason.type),
         bindparam("now", type_=UtcDateTime()),
     ).where(ZipAction.id.in_(IDS)),
 )

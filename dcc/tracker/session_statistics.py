@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -48,7 +48,7 @@ class SourceStatistics:
     seconds: int
 
 
-MEASURES: Final = ("listed", "fetched", "bytes", "documents", "findings", "failed", "seconds")
+MEASURES: Final = tuple(field.name for field in fields(SourceStatistics) if field.name not in ("source", "centre"))
 
 
 def statistics_of(connection: Connection, session_id: int) -> list[SourceStatistics]:

@@ -123,9 +123,23 @@ def is_named(key: SubmissionKey) -> ColumnElement[bool]:
     return and_(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
 
 
+class SubmissionOwner(NamedTuple):
+    """A submission of the tracker and the centre of its name; None if the tracker knows neither."""
+
+    za_id: int | None
+    centre: str | None
+
+
+def find_submission(connection: Connection, key: SubmissionKey) -> SubmissionOwner:
+    """The submission as the tracker knows it."""
+    query = with_archives(select(ZipAction.id, Centre.short_name).select_from(ZipAction)).where(is_named(key))
+    found = connection.execute(query).one_or_none()
+    return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)
+
+
 def require_submission(connection: Connection, key: SubmissionKey) -> None:
     """Check that the tracker knows a submission. Raises NotFoundError."""
-    if connection.scalar(select(ZipAction.id).join(ZipFile).where(is_named(key))) is None:
+    if find_submission(connection, key).za_id is None:
         raise not_found_error(connection, key)
 
 

@@ -55,8 +55,7 @@ from dcc.settings import Settings, load_settings
 from dcc.tracker.archive_access import SubmittedDocument, delivered_document, fetched_document
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker
-from dcc.tracker.queries.submission_filters import require_centre
-from dcc.tracker.register.centres import CentreEntry, contacts, list_centres
+from dcc.tracker.register.centres import CentreEntry, contacts, list_centres, require_centre
 from dcc_assets.metadata.links import (
     BOARD,
     HOME,

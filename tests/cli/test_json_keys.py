@@ -143,8 +143,8 @@ def test_the_help_names_every_key(
         missing = sorted(set(_keys(json.loads(result.stdout), name)) - named)
         unknown |= {line: missing} if missing else {}
         run.add(name)
-    assert unknown == {}
-    assert run | ELSEWHERE == HELP.keys()
+    assert unknown == {}, "Say what these keys are, in the help of their commands."
+    assert run | ELSEWHERE == HELP.keys(), "Add a line to COMMANDS for each command with --json."
 
 
 def _told_of(name: str) -> str:

@@ -40,7 +40,7 @@ from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_
 from dcc.tracker.hostings.older_archives import submissions_that_wait
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.state_counts import held_documents
-from dcc.tracker.register.centres import find_archive
+from dcc.tracker.submission_rows import find_submission
 from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
 from tests.histories.life import DOCUMENTS, LEFT_OUT, Lived, state_of
@@ -114,7 +114,7 @@ class Centre(Lived):
             return
         who = _WHO["author"]
         with writing(self.tracker) as connection:
-            za_id = find_archive(connection, key).za_id
+            za_id = find_submission(connection, key).za_id
             assert za_id is not None, f"{key} is in the model only"
             za_ids = [za_id]
             match wish:

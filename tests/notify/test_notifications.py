@@ -16,7 +16,7 @@ from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
 from dcc.notify.channels.mail import MailChannel
-from dcc.notify.channels.open_channels import OpenedChannels
+from dcc.notify.channels.open_channels import OpenedChannels, notifies
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
@@ -430,7 +430,7 @@ def test_nobody_is_told_anything_by_default_nor_of_the_past_unless_that_is_asked
 ) -> None:
     """A dry run says what would be sent, and remembers nothing."""
     mailing.folder.put(BAD, broken())
-    assert installation.settings.notifies is False
+    assert not notifies(installation.settings)
     session = installation.with_settings(until="xsd").run_session().id
     for _ in range(2):
         planned, sentences = plan(mailing.tracker, mailing.settings, session)

@@ -11,8 +11,8 @@ from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.session_work import open_session
 from dcc.tracker import progress
 from dcc.tracker.models import FileSource
-from dcc.tracker.register.centres import find_archive
 from dcc.tracker.register.file_sources import purge_source
+from dcc.tracker.submission_rows import find_submission
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import key_of
 from tests.support.healthy_installation import DAMAGED, GOOD, MISNAMED, Inspected
@@ -42,7 +42,7 @@ def test_submissions_may_have_no_source_after_one_was_removed_with_its_history(h
 def test_nothing_is_said_of_what_was_cancelled_or_opened_again(healthy_copy: Inspected) -> None:
     for change in (progress.cancel, progress.reopen):
         for key in (DAMAGED, MISNAMED):
-            za_id = in_reading(healthy_copy.tracker, find_archive, key_of(key)).za_id
+            za_id = in_reading(healthy_copy.tracker, find_submission, key_of(key)).za_id
             in_writing(healthy_copy.tracker, change, [za_id], "me", "try")
         assert healthy_copy.check() == [], change
 

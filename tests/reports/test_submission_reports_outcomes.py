@@ -202,8 +202,8 @@ def test_experiments_that_wait_for_animals_in_a_document_that_failed_are_not_to_
     assert re.search(r"Documents to be corrected</dt>\s*<dd>1<", page)
     # Nothing of it goes on, though only its contents failed.
     assert {document.steps[-1].standing for document in report.documents} == {Standing.NOT_REACHED}
-    (line,) = in_both(data, collect_centre, "H", data.settings).zips
-    assert (line.failed, line.to_be_corrected) == (2, 1)
+    (line,) = as_json(in_both(data, collect_centre, "H", data.settings), catalogue)["zips"]
+    assert (line["failed"], line["to_be_corrected"]) == (2, 1)
 
 
 ANIMALS = "add/H.2013-10-30.1.impc.zip"

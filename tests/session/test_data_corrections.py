@@ -23,7 +23,7 @@ from dcc.session.data.rechecks import recheck
 from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.hostings.changed_archives import loaded_submissions
 from dcc.tracker.models import DocumentReopening
-from dcc.tracker.register.centres import find_archive
+from dcc.tracker.submission_rows import find_submission
 from dcc.vocabulary import ContextEvent, ContextState
 from tests.session.test_data_new_causes import rebuilt
 from tests.support.asking import execute_in, in_both, rows_in
@@ -80,7 +80,7 @@ def test_what_was_withdrawn_after_a_retry_is_taken_when_it_changed_and_proposed_
     data.retry(ZIP)
     data.withdraw(ZIP, **WHO)
     with data.tracker.connect() as connection:
-        za_id = find_archive(connection, key_of(ZIP)).za_id
+        za_id = find_submission(connection, key_of(ZIP)).za_id
         assert loaded_submissions(connection, [za_id or 0]) == set()
     data.run(ZIP, specimens(mice=2))
     data.retry(ZIP)

@@ -11,7 +11,7 @@ from dcc.reports.submissions.model import Outcome
 from dcc.tracker import progress
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.queries.submission_stories import submission_story
-from dcc.tracker.register.centres import find_archive
+from dcc.tracker.submission_rows import find_submission
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import MODIFIED, Fetches
@@ -92,7 +92,7 @@ def test_the_centre_and_the_wrangler_are_told_and_it_is_taken_when_the_held_one_
 def test_it_is_taken_when_the_held_one_is_set_aside(careful: DataInstallation) -> None:
     hold_and_change_later(careful)
     careful.run()
-    held = in_reading(careful.tracker, find_archive, key_of(HELD)).za_id
+    held = in_reading(careful.tracker, find_submission, key_of(HELD)).za_id
     in_writing(careful.tracker, progress.cancel, [held], "wrangler", "Cancelled: a mistake")
     careful.run()
     assert careful.states()[HELD] == "zip_name cancelled"

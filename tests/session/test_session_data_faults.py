@@ -18,7 +18,7 @@ from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive
 from dcc.tracker.decisions import DecisionKind, count_decided, quarantine, record_fault, revoke
 from dcc.tracker.models import XmlFile, XmlLog
-from dcc.tracker.register.centres import find_archive
+from dcc.tracker.submission_rows import find_submission
 from tests.support import dying_data_session
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
@@ -264,7 +264,8 @@ def test_a_fault_with_another_archive_does_not_put_a_released_one_in_quarantine_
         data.put(f"add/H.2013-10-31.{number}.impc.zip", {f"H.2013-10-31.{number}.specimen.impc.xml": b"<x/>"})
     data.validate()
     first, second = (
-        in_reading(data.tracker, find_archive, key_of(f"add/H.2013-10-31.{number}.impc.zip")).za_id for number in (1, 2)
+        in_reading(data.tracker, find_submission, key_of(f"add/H.2013-10-31.{number}.impc.zip")).za_id
+        for number in (1, 2)
     )
     for document in column_in(data.tracker, select(XmlFile.id)):
         in_writing(data.tracker, record_fault, document, InternalFaultError("It is a fault."))

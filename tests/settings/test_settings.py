@@ -80,7 +80,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
         value = values.get(name, "/some/path" if "path" in str(field.annotation).lower() else "7")
         with monkeypatch.context() as patched:
             patched.setenv(f"DCC_{name.upper()}", value)
-            assert getattr(load_settings(), name) != getattr(before, name), name
+            assert getattr(load_settings(), name) != getattr(before, name), f"Add a value of {name} to `values`."
         assert (field.description or "").endswith("."), name
 
 

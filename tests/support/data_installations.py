@@ -24,7 +24,7 @@ from dcc.session.data.withdrawals import withdraw_submission
 from dcc.settings import Settings
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
-from dcc.tracker.register.centres import find_archive
+from dcc.tracker.submission_rows import find_submission
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.installations import Folder, Installation
 
@@ -159,7 +159,7 @@ class DataInstallation:
 
     def hold(self, key: str, *, is_held: bool = True) -> None:
         """Let a wrangler put a submission on hold, or release it."""
-        za_ids = [in_reading(self.tracker, find_archive, key_of(key)).za_id]
+        za_ids = [in_reading(self.tracker, find_submission, key_of(key)).za_id]
         if is_held:
             in_writing(self.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="wrangler", reason="They ask.")
         else:

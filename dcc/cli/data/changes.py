@@ -349,7 +349,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
         return
     from dcc.session.data.withdrawals import listed_copies
     from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
-    from dcc.tracker.queries.submission_filters import require_centre
+    from dcc.tracker.register.centres import require_centre
 
     states = tuple(WithdrawalProposalState) if state == "all" else (WithdrawalProposalState(state),)
     with reading_tracker() as connection, reading_qc() as qc:

@@ -123,7 +123,7 @@ def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: S
     """All causes of a subject, or of all. Raises NotFoundError."""
     from dcc.outcomes import SubmissionKey
     from dcc.reports.causes.collecting import find_causes
-    from dcc.tracker.queries.submission_filters import require_centre
+    from dcc.tracker.register.centres import require_centre
     from dcc.tracker.submission_rows import require_submission
 
     if isinstance(subject, SubmissionKey):

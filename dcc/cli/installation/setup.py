@@ -306,6 +306,8 @@ def _left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> 
     """
     from sqlalchemy.engine import make_url
 
+    from dcc.notify.channels.open_channels import notifies
+
     file = NAME if read is None else str(read.with_name(NAME) if read.name == _OF_INIT else read)
     steps = ["Have the server's administrator run this SQL and set passwords; until then the accounts are locked."]
     if make_url(settings.tracker_database_url).username != "dcc_sessions":
@@ -316,7 +318,7 @@ def _left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> 
         steps.append(
             f"Name sources of reference data in {file}, such as reference_impress, then: dcc reference refresh"
         )
-    if not (settings.asks_for_reports or settings.notifies):
+    if not (settings.asks_for_reports or notifies(settings)):
         steps.append(f"Say in {file} who gets reports and notifications: report_to, notify_to")
     if not has_sources:
         steps.append("Register centres and their sources: dcc centre add; dcc source add")

@@ -126,7 +126,7 @@ def reading_qc(settings: Settings | None = None) -> Iterator[Connection]:
 
 def require_centres(settings: Settings, *centres: str | None) -> None:
     """Raise NotFoundError for a centre that the tracker does not know; None is any."""
-    from dcc.tracker.queries.submission_filters import require_centre
+    from dcc.tracker.register.centres import require_centre
 
     codes = [code for code in centres if code is not None]
     if codes:

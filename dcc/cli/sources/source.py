@@ -426,8 +426,8 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
     from dcc.reports.languages import load_catalogue
     from dcc.session.listing_sources import list_source
     from dcc.sources.crawl_policy import DueReason
-    from dcc.tracker.queries.submission_filters import require_centre
     from dcc.tracker.register import file_sources
+    from dcc.tracker.register.centres import require_centre
     from dcc.tracker.register.source_schedules import load_crawl_dues
 
     if source_id is not None and centre is not None:

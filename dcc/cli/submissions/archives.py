@@ -234,14 +234,13 @@ def decline(zip_action: str, reason: str | None, revoke: bool) -> None:
 
 def _who_is_told(connection: Connection, settings: Settings, key: SubmissionKey) -> str:
     """Which centres get an e-mail about a declined archive."""
-    from dcc.notify.digests import addresses_of
     from dcc.tracker.hostings.foreign_archives import unfetched_archives
     from dcc.tracker.register.centres import list_centres
 
     if not settings.notify_centres:
         return "No centre gets an e-mail: DCC_NOTIFY_CENTRES is off."
     concerned = {code for one in unfetched_archives(connection, key=key) for code in (one.owner, *one.hosts)}
-    told = {one.short_name: bool(addresses_of(one)) for one in list_centres(connection) if one.short_name in concerned}
+    told = {one.short_name: bool(one.addresses) for one in list_centres(connection) if one.short_name in concerned}
     return " ".join(
         f"Centre {code} gets an e-mail with the next notifications."
         if has_address

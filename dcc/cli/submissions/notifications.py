@@ -49,8 +49,7 @@ def notify(
     """Send due notifications to centres and wranglers.
 
     Every session does this at its end; the command is for messages that could not be sent, and for a look. Nothing is
-    sent twice. DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG say who is notified; channels
-    of installed packages notify, too.
+    sent twice. The settings DCC_NOTIFY_... say who is notified, and how; channels of installed packages notify, too.
 
     \b
     JSON: {"sent": {channel: number}, "failed": number, "sentences"}; with --dry-run
@@ -62,7 +61,7 @@ def notify(
     from dcc.notify.notifications import notify_due, notify_session, send_test
     from dcc.settings.recipients import parse_addresses
     from dcc.tracker.crawls import require_session
-    from dcc.tracker.queries.submission_filters import require_centre
+    from dcc.tracker.register.centres import require_centre
 
     is_test = address is not None
     if (
@@ -157,4 +156,4 @@ def _nothing(settings: Settings) -> str:
 
     if notifies(settings):
         return "No message is due."
-    return "Nobody is notified. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or DCC_NOTIFY_LOG=true."
+    return "Nobody is notified. Set DCC_NOTIFY_TO, DCC_NOTIFY_CENTRES=true or another DCC_NOTIFY_... setting."

@@ -1,6 +1,6 @@
 """What every channel of notifications can do, whatever way it takes: one small interface, `Channel`.
 
-docs/extending.md says how to add one: in a package of your own, or in `open_channels.own_channels`.
+docs/extending.md says how to add one: in a package of your own, or in `open_channels.OWN`.
 """
 
 from __future__ import annotations

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from dcc.errors import ConfigurationError
 from dcc.notify.channels.added_channel import AddedChannel
 from dcc.notify.channels.base import Channel
+from dcc.notify.channels.log import LogChannel
+from dcc.notify.channels.mail import MailChannel
+from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Audience
 from dcc.runtime.installed_packages import CHANNELS, added_entries, added_names, error_of, load_entry
 from dcc.settings import Settings
@@ -17,28 +20,23 @@ from dcc.settings import Settings
 log = logging.getLogger(__name__)
 
 
+OWN: Final[Mapping[str, Callable[[Settings], Channel | None]]] = {
+    "log": lambda settings: LogChannel() if settings.notify_log else None,
+    "webhook": lambda settings: WebhookChannel(settings) if settings.notify_webhook else None,
+    "mail": lambda settings: MailChannel(settings) if settings.notify_centres or settings.notify_addresses else None,
+}
+"""The function that makes each channel of the platform, as a package has one: None unless the settings ask for it."""
+
+
+def own_channels(settings: Settings) -> list[Channel]:
+    """The platform's channels that the settings ask for."""
+    made = (make(settings) for make in OWN.values())
+    return [channel for channel in made if channel is not None]
+
+
 def notifies(settings: Settings) -> bool:
     """Whether the settings ask for notifications, or an installed package has a channel."""
-    return settings.notifies or bool(added_names(CHANNELS))
-
-
-_OWN_NAMES: Final = frozenset({"log", "webhook", "mail"})
-
-
-def own_channels(settings: Settings) -> Iterator[Channel]:
-    """The platform's channels that the settings ask for."""
-    if settings.notify_log:
-        from dcc.notify.channels.log import LogChannel
-
-        yield LogChannel()
-    if settings.notify_webhook:
-        from dcc.notify.channels.webhook import WebhookChannel
-
-        yield WebhookChannel(settings)
-    if settings.notify_centres or settings.notify_addresses:
-        from dcc.notify.channels.mail import MailChannel
-
-        yield MailChannel(settings)
+    return bool(own_channels(settings) or added_names(CHANNELS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +61,13 @@ def open_channels(settings: Settings) -> OpenedChannels:
 
     A package's channel that cannot be used is left out.
     """
-    channels = [*own_channels(settings)]
+    channels = own_channels(settings)
     problems: list[str] = []
     faulty: set[str] = set()
     for package, entry in added_entries(CHANNELS):
         try:
             channel = _open_added(package, load_entry(entry, CHANNELS), settings, problems)
-            taken = _OWN_NAMES.union(one.name for one in channels)
+            taken = OWN.keys() | {one.name for one in channels}
             if channel is not None and channel.name in taken:
                 raise ConfigurationError(
                     f"The channel {channel.name} of the package {package} has the name of another one. Rename it."

@@ -11,7 +11,6 @@ from sqlalchemy import Connection, func, select
 from dcc.errors import NotificationNotSentError
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.open_channels import notifies
-from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import SendState
 from dcc.notify.messages import NewsKind
 from dcc.notify.session_report import REPORT_WORDING
@@ -43,7 +42,7 @@ def examine_notifications(connection: Connection, settings: Settings) -> Iterato
         yield _mail_server("notifications by e-mail", settings, wording)
     if settings.notify_centres:
         lacking = [
-            centre.short_name for centre in list_centres(connection) if centre.is_active and not addresses_of(centre)
+            centre.short_name for centre in list_centres(connection) if centre.is_active and not centre.addresses
         ]
         if lacking:
             yield warning(

@@ -64,9 +64,8 @@ from dcc.tracker.queries.session_submissions import (
     submissions_without_room,
 )
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.submission_filters import require_centre
 from dcc.tracker.queries.submission_stories import DownloadStory, SubmissionStory, submission_story
-from dcc.tracker.register.centres import list_centres
+from dcc.tracker.register.centres import list_centres, require_centre
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of

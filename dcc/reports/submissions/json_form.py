@@ -101,7 +101,7 @@ def _zip(line: model.SubmissionLine, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **json_ready(line),
         "key": str(line.key),
-        "tone": line.tone,
+        **fields_of(line, "tone", "to_be_corrected"),
         "zip": str(line.key),
         "said": catalogue.say(labels.OUTCOME_TEXTS[line.outcome].short),
     }

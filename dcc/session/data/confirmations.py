@@ -27,9 +27,9 @@ from dcc.tracker.hostings.changed_archives import replaced_since_fetched
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import ZipAction
-from dcc.tracker.register.centres import find_archive, load_delegations
+from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, WITHDRAWN
-from dcc.tracker.submission_rows import action_states
+from dcc.tracker.submission_rows import action_states, find_submission
 
 
 def confirm_submission(
@@ -64,7 +64,7 @@ def left_to_sessions(
     done = {document.file_name for document in confirmed}
 
     def find(connection: Connection) -> list[str]:
-        due = waiting_for_upload(connection, find_archive(connection, key).za_id, settings.naming)
+        due = waiting_for_upload(connection, find_submission(connection, key).za_id, settings.naming)
         return [document.name.file_name for document in due if document.name.file_name not in done]
 
     return run_reading(tracker, find)
@@ -72,7 +72,7 @@ def left_to_sessions(
 
 def _require_confirmable(connection: Connection, key: SubmissionKey) -> None:
     """Raise ConfigurationError if a submission was cancelled or replaced, is on hold, or waits for another one."""
-    za_id = find_archive(connection, key).za_id
+    za_id = find_submission(connection, key).za_id
     if za_id is None:
         return
     if action_states(connection, [za_id]).get(za_id) == CANCELLED:

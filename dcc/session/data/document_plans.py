@@ -19,7 +19,8 @@ from dcc.session.data.upload_order import DueDocument, document_to_apply
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.register.centres import find_archive, load_delegations
+from dcc.tracker.register.centres import load_delegations
+from dcc.tracker.submission_rows import find_submission
 from dcc.vocabulary import Severity
 
 
@@ -49,7 +50,7 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: Submis
     """
 
     def find(connection: Connection) -> tuple[list[DueDocument], Delegations]:
-        due = waiting_for_upload(connection, find_archive(connection, key).za_id, settings.naming)
+        due = waiting_for_upload(connection, find_submission(connection, key).za_id, settings.naming)
         if not due:
             raise not_fetched(connection, key) or NotFoundError(
                 f"No document of {key} waits to be uploaded. How far they are says `dcc show {key}`; what has not been "

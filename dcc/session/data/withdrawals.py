@@ -39,8 +39,9 @@ from dcc.tracker.hostings.missing_archives import (
 )
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
-from dcc.tracker.register.centres import find_archive, load_delegations
+from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import UPLOADED, WITHDRAWN
+from dcc.tracker.submission_rows import find_submission
 from dcc.vocabulary import DocumentState
 
 _LONGEST_REASON: Final = 255
@@ -65,7 +66,7 @@ def withdraw_submission(
     of either database. If the tracker misses a withdrawal, the next session records it.
     """
     delegations, archive = run_reading(
-        tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
+        tracker, lambda connection: (load_delegations(connection), find_submission(connection, key))
     )
     rights = delegations.rights_of(archive.centre or settings.naming.centre_of_archive(key.file_name))
     try:

@@ -37,8 +37,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipFile,
 )
-from dcc.tracker.register.centres import in_force
-from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.centres import delegation_holds
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import (
     KEY,
@@ -205,7 +204,9 @@ def is_delegated() -> ColumnElement[bool]:
     """
     delegated = (
         exists(select(Delegation.id))
-        .where(Delegation.owner_id == ZipFile.centre_id, Delegation.delegate_id == FileSource.centre_id, in_force())
+        .where(
+            Delegation.owner_id == ZipFile.centre_id, Delegation.delegate_id == FileSource.centre_id, delegation_holds()
+        )
         .correlate(FileSource, ZipFile)
     )
     return and_(delegated, ~is_declined())
@@ -307,7 +308,7 @@ def decline_archive(connection: Connection, key: SubmissionKey, *, declined_by: 
         raise ConfigurationError(archive.message)
     values = {
         "za_id": archive.za_id,
-        "declined_by": declined_by[:PERSON_LENGTH],
+        "declined_by": declined_by,
         "reason": require_text("reason", reason.strip(), ArchiveDecline.reason, "the centres concerned are told"),
         "created": utc_now(),
     }
@@ -328,7 +329,7 @@ def accept_archive(connection: Connection, key: SubmissionKey, *, revoked_by: st
     if not za_ids:
         raise NotFoundError(f"{key} is not turned down at present. See: dcc archive declined --all")
     declined = ArchiveDecline.za_id.in_(za_ids), ArchiveDecline.revoked.is_(None)
-    ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
+    ended = {"revoked": utc_now(), "revoked_by": revoked_by}
     connection.execute(update(ArchiveDecline).where(*declined).values(ended))
     for archive in unfetched_archives(connection, key=key):
         _tell(connection, archive, NewNotice("", archive.za_id, NoticeOutcome.HELD, done_by=revoked_by))

@@ -34,11 +34,8 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import KEY, object_of, submission_key_of, with_archives
-
-_REASON_LENGTH: Final = 255
 
 
 class WithdrawalProposalState(StrEnum):
@@ -146,8 +143,7 @@ def decide_on_proposals(
     connection: Connection, za_ids: Collection[int], state: WithdrawalProposalState, *, author: str, reason: str
 ) -> None:
     """Record a person's decision on the open proposals of some submissions."""
-    by, why = author[:PERSON_LENGTH], reason[:_REASON_LENGTH]
-    values = {"state": state, "decided": utc_now(), "decided_by": by, "reason": why}
+    values = {"state": state, "decided": utc_now(), "decided_by": author, "reason": reason}
     those = ProposedWithdrawal.za_id.in_(IDS), ProposedWithdrawal.state == WithdrawalProposalState.OPEN
     change_about(connection, update(ProposedWithdrawal).where(*those).values(values), za_ids)
 

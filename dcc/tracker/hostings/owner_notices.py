@@ -22,7 +22,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile
-from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.submission_rows import object_of, with_archives
 
 _MOST: Final = 1_000
@@ -76,7 +76,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat:
     if not notices:
         return []
     known = {tuple(row) for row in rows_about(connection, _KNOWN, [notice.za_id for notice in notices])}
-    ids = {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
+    ids = centre_ids(connection)
     new = {
         (ids[notice.owner], notice.za_id, notice.xml_id, str(notice.outcome)): notice
         for notice in notices
@@ -95,7 +95,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat:
             "reason": notice.reason,
             "created": now,
             "counts": json.dumps(dict(notice.counts), sort_keys=True),
-            "done_by": (notice.done_by or "")[:PERSON_LENGTH] or None,
+            "done_by": notice.done_by,
         }
         for notice in wanted
     ]

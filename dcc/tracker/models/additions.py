@@ -12,8 +12,10 @@ from dcc.databases.columns import (
     DOUBLE,
     INT,
     LONG_TEXT,
+    PERSON,
     SIGNED_BIG,
     SMALL,
+    CutText,
     LastUpdated,
     MessageText,
     ReceiptColumns,
@@ -47,8 +49,8 @@ class Reopening(Base):
 
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
-    requested_by: Mapped[str] = mapped_column(String(64))
-    reason: Mapped[str] = mapped_column(String(256))
+    requested_by: Mapped[str] = mapped_column(PERSON)
+    reason: Mapped[str] = mapped_column(CutText(256))
     from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
     from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     last_download_id: Mapped[int | None] = mapped_column(BIG)
@@ -91,8 +93,8 @@ class DocumentReopening(Base):
 
     id: Mapped[int] = big_id()
     xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
-    requested_by: Mapped[str] = mapped_column(String(64))
-    reason: Mapped[str] = mapped_column(String(256))
+    requested_by: Mapped[str] = mapped_column(PERSON)
+    reason: Mapped[str] = mapped_column(CutText(256))
     from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
     from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     to_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
@@ -209,7 +211,7 @@ class UrgentArchive(Base):
     id: Mapped[int] = big_id()
     todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
     file_name: Mapped[str] = mapped_column(String(128), index=True)
-    requested_by: Mapped[str] = mapped_column(String(64))
+    requested_by: Mapped[str] = mapped_column(PERSON)
     created: Mapped[datetime]
 
 
@@ -287,11 +289,11 @@ class Delegation(Base):
     id: Mapped[int] = big_id()
     owner_id: Mapped[int] = small_reference("centre.id", "CASCADE", index=False)
     delegate_id: Mapped[int] = small_reference("centre.id", "CASCADE")
-    recorded_by: Mapped[str] = mapped_column(String(64))
+    recorded_by: Mapped[str] = mapped_column(PERSON)
     created: Mapped[datetime]
     until: Mapped[date | None] = mapped_column(Date)
     revoked: Mapped[datetime | None]
-    revoked_by: Mapped[str | None] = mapped_column(String(64))
+    revoked_by: Mapped[str | None] = mapped_column(PERSON)
 
 
 class OwnerNotice(Base):
@@ -310,7 +312,7 @@ class OwnerNotice(Base):
     file_name: Mapped[str] = mapped_column(String(128))
     outcome: Mapped[str] = mapped_column(String(16))
     counts: Mapped[str] = mapped_column(String(255))
-    done_by: Mapped[str | None] = mapped_column(String(64))
+    done_by: Mapped[str | None] = mapped_column(PERSON)
     created: Mapped[datetime] = mapped_column(index=True)
     reason: Mapped[str | None] = mapped_column(String(255))
 
@@ -326,11 +328,11 @@ class ZipDecision(Base):
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE", index=False)
     kind: Mapped[str] = mapped_column(String(16))
-    decided_by: Mapped[str] = mapped_column(String(64))
+    decided_by: Mapped[str] = mapped_column(PERSON)
     reason: Mapped[str] = mapped_column(String(255))
     created: Mapped[datetime]
     revoked: Mapped[datetime | None]
-    revoked_by: Mapped[str | None] = mapped_column(String(64))
+    revoked_by: Mapped[str | None] = mapped_column(PERSON)
 
 
 class ArchiveDecline(Base):
@@ -338,11 +340,11 @@ class ArchiveDecline(Base):
 
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
-    declined_by: Mapped[str] = mapped_column(String(64))
+    declined_by: Mapped[str] = mapped_column(PERSON)
     reason: Mapped[str] = mapped_column(String(255))
     created: Mapped[datetime]
     revoked: Mapped[datetime | None]
-    revoked_by: Mapped[str | None] = mapped_column(String(64))
+    revoked_by: Mapped[str | None] = mapped_column(PERSON)
 
 
 class ProposedWithdrawal(Base):
@@ -361,8 +363,8 @@ class ProposedWithdrawal(Base):
     state: Mapped[str] = mapped_column(String(16), index=True)
     created: Mapped[datetime]
     decided: Mapped[datetime | None]
-    decided_by: Mapped[str | None] = mapped_column(String(64))
-    reason: Mapped[str | None] = mapped_column(String(255))
+    decided_by: Mapped[str | None] = mapped_column(PERSON)
+    reason: Mapped[str | None] = mapped_column(CutText(255))
 
 
 class DocumentPlace(Base):
@@ -418,7 +420,7 @@ class ArchiveAudit(Base):
     replica: Mapped[str] = mapped_column(String(255), index=True)
     started: Mapped[datetime]
     finished: Mapped[datetime]
-    requested_by: Mapped[str] = mapped_column(String(64))
+    requested_by: Mapped[str] = mapped_column(PERSON)
     copies: Mapped[int] = mapped_column(INT)
     bad: Mapped[int] = mapped_column(INT)
     missing: Mapped[int] = mapped_column(INT)

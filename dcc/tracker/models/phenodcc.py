@@ -15,6 +15,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from dcc.databases.columns import (
     BIG,
     INT,
+    PERSON,
     SIGNED_BIG,
     SIGNED_SMALL,
     SMALL,
@@ -102,7 +103,7 @@ class FileSource(LastUpdated, Base):
     crawl_schedule: Mapped[str | None] = mapped_column(String(255))
     paused: Mapped[datetime | None]
     paused_until: Mapped[datetime | None]
-    paused_by: Mapped[str | None] = mapped_column(String(64))
+    paused_by: Mapped[str | None] = mapped_column(PERSON)
     pause_reason: Mapped[str | None] = mapped_column(String(256))
 
 

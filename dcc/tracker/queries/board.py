@@ -16,8 +16,9 @@ from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.models import StatusRow, ZipAction, ZipFile
-from dcc.tracker.queries.submission_filters import SubmissionFilter, conditions_of, require_centre, submission_query
+from dcc.tracker.queries.submission_filters import SubmissionFilter, conditions_of, submission_query
 from dcc.tracker.queries.submission_lists import failure_reasons
+from dcc.tracker.register.centres import require_centre
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import CENTRE, object_of, state_of, with_archives
 

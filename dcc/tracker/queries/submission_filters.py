@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, exists, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, literal, or_, select, union
 from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
-from dcc.errors import BadFileNameError, InternalFaultError, NotFoundError
+from dcc.errors import BadFileNameError, InternalFaultError
 from dcc.naming import Action
-from dcc.nearest_names import nearest_sentence
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished, needs_nobody
 from dcc.tracker.models import (
@@ -78,16 +77,6 @@ class SubmissionFilter:
     faulty: bool | None = None
     first_day: date | None = None
     last_day: date | None = None
-
-
-def require_centre(connection: Connection, short_name: str) -> None:
-    """Check that a centre is registered. Raises NotFoundError, with the nearest codes."""
-    registered = connection.scalars(select(Centre.short_name)).all()
-    if short_name not in registered:
-        nearest = nearest_sentence(short_name, registered)
-        raise NotFoundError(
-            f"No centre {short_name!r} exists (codes are case-sensitive).{nearest} See `dcc centre list`."
-        )
 
 
 OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)

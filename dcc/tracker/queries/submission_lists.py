@@ -22,13 +22,8 @@ from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
-from dcc.tracker.queries.submission_filters import (
-    OLDEST_FIRST,
-    SubmissionFilter,
-    conditions_of,
-    require_centre,
-    submission_query,
-)
+from dcc.tracker.queries.submission_filters import OLDEST_FIRST, SubmissionFilter, conditions_of, submission_query
+from dcc.tracker.register.centres import require_centre
 from dcc.tracker.states import NOT_ARRIVED
 from dcc.tracker.submission_rows import group_pairs, newest_downloads, object_of
 

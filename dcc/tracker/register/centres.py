@@ -7,11 +7,12 @@ that write expect the caller's write transaction (`dcc.databases.transactions.wr
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -21,15 +22,14 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import KNOWN_CENTRES
 from dcc.nearest_names import nearest_sentence
-from dcc.outcomes import SubmissionKey
 from dcc.rights import Delegations
 from dcc.runtime.clock import utc_now
 from dcc.settings import language_code
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction
-from dcc.tracker.register.column_texts import PERSON_LENGTH, require_fit
+from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow
+from dcc.tracker.register.column_texts import require_fit
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import is_named, object_of, with_archives
+from dcc.tracker.submission_rows import object_of
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 
@@ -64,6 +64,14 @@ class CentreEntry:
     created: datetime
     sources: int
     language: str | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its e-mail addresses; none if the tracker has something else there."""
+        try:
+            return parse_addresses(self.email)
+        except ValueError:
+            return ()
 
 
 def add_centre(connection: Connection, centre: NewCentre) -> int:
@@ -141,7 +149,7 @@ def change_centre(connection: Connection, short_name: str, **values: str | None)
 
     Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
     """
-    centre_id = centre_id_of(connection, short_name)
+    centre_id = require_centre(connection, short_name)
     if values.get("full_name") == "":
         raise ConfigurationError(f"Centre {short_name} needs a full name. Give one with --name, or leave that out.")
     values = _usable(values)
@@ -152,35 +160,40 @@ def change_centre(connection: Connection, short_name: str, **values: str | None)
 
 def set_centre_active(connection: Connection, short_name: str, active: bool) -> None:
     """Activate or deactivate a centre: only active centres' sources are crawled. Raises NotFoundError."""
-    centre_id = centre_id_of(connection, short_name)
+    centre_id = require_centre(connection, short_name)
     connection.execute(update(Centre).where(Centre.id == centre_id).values(is_active=active))
 
 
-def centre_id_of(connection: Connection, short_name: str) -> int:
-    """The id of a centre. Raises NotFoundError."""
-    centre_id = connection.scalar(select(Centre.id).where(Centre.short_name == short_name))
-    if centre_id is None:
+def centre_ids(connection: Connection) -> dict[str, int]:
+    """The ids of all centres, by code."""
+    return {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
+
+
+def require_centre(connection: Connection, short_name: str) -> int:
+    """The id of a registered centre. Raises NotFoundError, with the nearest codes."""
+    ids = centre_ids(connection)
+    if short_name not in ids:
+        nearest = nearest_sentence(short_name, ids)
         raise NotFoundError(
-            f"No centre {short_name!r} exists (codes are case-sensitive). See `dcc centre list`; "
-            f"`dcc centre add {short_name}` registers it."
+            f"No centre {short_name!r} exists (codes are case-sensitive).{nearest} See `dcc centre list`; "
+            f"`dcc centre add {shlex.quote(short_name)}` registers it."
         )
-    return centre_id
+    return ids[short_name]
 
 
-_FITS: Final = {
-    "full_name": ("full name", 128),
-    "imits_name": ("iMits name", 32),
-    "email": ("e-mail address", 128),
-    "phone": ("phone number", 14),
-    "address": ("address", 256),
+_NAMES_OF_TEXTS: Final = {
+    "full_name": "full name",
+    "imits_name": "iMits name",
+    "email": "e-mail address",
+    "phone": "phone number",
+    "address": "address",
 }
-"""The name of each text for people, and the characters that the tracker holds."""
 
 
 def _usable(values: Mapping[str, str | None]) -> dict[str, str | None]:
     """The same values, with the language as its catalogue is named. Raises ConfigurationError for an unusable one."""
-    for column, (what, length) in _FITS.items():
-        require_fit(what, values.get(column), length)
+    for column, what in _NAMES_OF_TEXTS.items():
+        require_fit(what, values.get(column), getattr(Centre, column))
     email, code = values.get("email"), values.get("language")
     try:
         addresses = parse_addresses(email or "")
@@ -212,21 +225,7 @@ class DelegationEntry:
     in_force: bool
 
 
-class SubmissionOwner(NamedTuple):
-    """A submission of the tracker and the centre of its name; None if the tracker knows neither."""
-
-    za_id: int | None
-    centre: str | None
-
-
-def find_archive(connection: Connection, key: SubmissionKey) -> SubmissionOwner:
-    """The submission as the tracker knows it."""
-    query = with_archives(select(ZipAction.id, Centre.short_name).select_from(ZipAction)).where(is_named(key))
-    found = connection.execute(query).one_or_none()
-    return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)
-
-
-def in_force() -> ColumnElement[bool]:
+def delegation_holds() -> ColumnElement[bool]:
     """Whether a row of `delegation` is in force when the statement is executed."""
     today: BindParameter[date] = bindparam("today", callable_=lambda: utc_now().date())
     return and_(Delegation.revoked.is_(None), or_(Delegation.until.is_(None), Delegation.until >= today))
@@ -235,16 +234,16 @@ def in_force() -> ColumnElement[bool]:
 def load_delegations(connection: Connection) -> Delegations:
     """The delegations in force, in one statement."""
     owners: dict[str, set[str]] = defaultdict(set)
-    for owner, delegate in connection.execute(_pairs().where(in_force())):
+    for owner, delegate in connection.execute(_pairs().where(delegation_holds())):
         owners[delegate].add(owner)
     return Delegations({delegate: frozenset(some) for delegate, some in owners.items()})
 
 
 def list_delegations(connection: Connection, *, everything: bool = False) -> list[DelegationEntry]:
     """The delegations in force; with `everything`, those that were revoked or have ended too. By owner and delegate."""
-    query = _pairs(Delegation, in_force().label("in_force"))
+    query = _pairs(Delegation, delegation_holds().label("in_force"))
     if not everything:
-        query = query.where(in_force())
+        query = query.where(delegation_holds())
     rows = connection.execute(query.order_by(_Owner.short_name, _Delegate.short_name, Delegation.id))
     return [object_of(DelegationEntry, row) for row in rows]
 
@@ -262,8 +261,8 @@ def delegate(
     if until is not None and until < utc_now().date():
         raise ConfigurationError(f"{until} is over. Name a day to come with --until, or leave it out.")
     _revoke(connection, owner, to, recorded_by)
-    between = {"owner_id": centre_id_of(connection, owner), "delegate_id": centre_id_of(connection, to)}
-    recorded = {"recorded_by": recorded_by[:PERSON_LENGTH], "created": utc_now(), "until": until}
+    between = {"owner_id": require_centre(connection, owner), "delegate_id": require_centre(connection, to)}
+    recorded = {"recorded_by": recorded_by, "created": utc_now(), "until": until}
     insert_rows(connection, Delegation.__table__, [between | recorded])
     return _latest(connection, owner, to)
 
@@ -286,12 +285,12 @@ def _latest(connection: Connection, owner: str, to: str) -> DelegationEntry:
 def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
     """End the delegation in force between two centres; returns the number."""
     between = (
-        Delegation.owner_id == centre_id_of(connection, owner),
-        Delegation.delegate_id == centre_id_of(connection, to),
+        Delegation.owner_id == require_centre(connection, owner),
+        Delegation.delegate_id == require_centre(connection, to),
     )
-    found = connection.scalars(select(Delegation.id).where(*between, in_force())).all()
+    found = connection.scalars(select(Delegation.id).where(*between, delegation_holds())).all()
     if found:
-        ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
+        ended = {"revoked": utc_now(), "revoked_by": revoked_by}
         connection.execute(update(Delegation).where(Delegation.id.in_(found)).values(ended))
     return len(found)
 

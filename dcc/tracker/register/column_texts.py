@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
 
 MASK = "***"
-PERSON_LENGTH: Final = 64
-"""The most characters of the person who did something; longer names are cut."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REFERENCE = re.compile(r"(?:env|file|key):")
 
@@ -35,8 +33,9 @@ def is_plain_password(accesskey: SecretStr) -> bool:
     return shown_accesskey(accesskey) == MASK
 
 
-def require_fit(what: str, text: str | None, length: int, *, secret: bool = False) -> None:
+def require_fit(what: str, text: str | None, column: Any, *, secret: bool = False) -> None:
     """Raise ConfigurationError for a text that is longer than its column or holds a control character."""
+    length: int = column.type.length
     shown = MASK if secret else repr(text)
     if text is not None and len(text) > length:
         raise ConfigurationError(f"The {what} {shown} has {len(text)} characters; the tracker holds {length}.")

@@ -28,7 +28,7 @@ from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.sources.protocols import PROTOCOLS, available_protocols
 from dcc.tracker.models import FileSource, FileSourceHasZip, HostKey, ProtocolRow, ResourceStateRow, ZipDownload
-from dcc.tracker.register.centres import centre_id_of
+from dcc.tracker.register.centres import require_centre
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
     SOURCES,
@@ -121,7 +121,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     Raises NotFoundError for an unknown centre, ConfigurationError for an unknown protocol, a text that the tracker
     cannot hold and a source that is registered already.
     """
-    centre_id = centre_id_of(connection, address.centre)
+    centre_id = require_centre(connection, address.centre)
     _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
     spoken = available_protocols()
     if address.protocol not in spoken:
@@ -294,10 +294,11 @@ def purge_source(connection: Connection, source_id: int) -> int:
 def _require_fit(
     hostname: str | None, username: str | None, accesskey: SecretStr | None, base_path: str | None
 ) -> None:
-    require_fit("host name", hostname, 512)
-    require_fit("user name", username, 128)
-    require_fit("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
-    require_fit("base path", base_path, 256)
+    require_fit("host name", hostname, FileSource.hostname)
+    require_fit("user name", username, FileSource.username)
+    secret = None if accesskey is None else accesskey.get_secret_value()
+    require_fit("access key", secret, FileSource.accesskey, secret=True)
+    require_fit("base path", base_path, FileSource.base_path)
 
 
 def _existing_source(connection: Connection, source_id: int) -> None:

@@ -15,7 +15,6 @@ from dcc.outcomes import CrawlOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
-from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import is_at
@@ -63,7 +62,7 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
     values = {
         "paused": pause and pause.since,
         "paused_until": pause and pause.until,
-        "paused_by": pause and pause.by[:PERSON_LENGTH],
+        "paused_by": pause and pause.by,
         "pause_reason": pause and require_text("reason", pause.reason.strip(), FileSource.pause_reason),
         # Also if nothing else changes, because failures before it do not count.
         "last_update": func.current_timestamp(),
