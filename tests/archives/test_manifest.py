@@ -220,6 +220,7 @@ UNREADABLE = {
     "no whole number": ("manifest.json", b'[{"file": "a.xml", "specimens": 1.5}]'),
     "no character": ("manifest.json", rb'[{"file": "\ud800.xml"}]'),
     "too long a name": ("manifest.csv", b"file\n" + b"a" * 2_000 + b".xml"),
+    "too many columns": ("manifest.csv", b"file" + b",c" * 100 + b"\na.xml\n"),
     "too deep": ("manifest.json", b"[" * 100_000),
 }
 
