@@ -132,12 +132,16 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
             raise ValueError(f"it has more than {_MAX_VALUES:,} values")
         if suffix == "json":
             told = json.loads(text)
-            return tuple(map(_expected, told["files"] if isinstance(told, dict) else told))
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        rows = csv.DictReader(io.StringIO(text), delimiter=separator)
-        if len(rows.fieldnames or ()) > _MAX_COLUMNS:
-            raise ValueError(f"it has more than {_MAX_COLUMNS} columns")
-        return tuple(map(_expected, rows))
+            found = tuple(map(_expected, told["files"] if isinstance(told, dict) else told))
+        else:
+            separator = max(",;\t", key=text.partition("\n")[0].count)
+            rows = csv.DictReader(io.StringIO(text), delimiter=separator)
+            if len(rows.fieldnames or ()) > _MAX_COLUMNS:
+                raise ValueError(f"it has more than {_MAX_COLUMNS} columns")
+            found = tuple(map(_expected, rows))
+        # For each row that names it, a file would be read once more.
+        if len({one.file for one in found}) < len(found):
+            raise ValueError("it names a file twice")
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
         raise ManifestError(
             mark(
@@ -148,6 +152,7 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
             name=name,
             reason=message(mark("its reader says “{error}”"), error=f"{type(error).__name__}: {error}"[:200]),
         ) from error
+    return found
 
 
 def manifest_row(file: str, path: Path, counts: Counts | None = None) -> dict[str, Any]:
