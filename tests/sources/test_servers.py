@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -130,8 +131,8 @@ def test_a_disk_that_fails_is_no_server_and_costs_the_folder_no_patience(
     local_folder.put(f"add/{NAME}", b"x")
     said = rf"failed \({os.strerror(number)}\)\. Check the disk that holds it"
     with connect(local_folder.address(), source_settings) as connection:
-        monkeypatch.setattr(Path, "open", raising(OSError(number, os.strerror(number))))
-        with pytest.raises(TransferFailedError, match=said):
+        with monkeypatch.context() as patch, pytest.raises(TransferFailedError, match=said):
+            patch.setattr(os, "open", raising(OSError(number, os.strerror(number))))
             fetched(connection, NAME, 1)
         monkeypatch.setattr(os, "scandir", raising(OSError(number, os.strerror(number))))
         with pytest.raises(ListingFailedError, match=said):
@@ -148,6 +149,24 @@ def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, sourc
             fetched(connection, "secret.zip", None)
         with pytest.raises(ListingFailedError, match="leads out of the base path"):
             connection.list_action(Action.EDIT)
+
+
+@pytest.mark.parametrize("put", [lambda path: path.symlink_to("/etc/passwd"), os.mkfifo], ids=["link", "pipe"])
+def test_what_takes_the_place_of_a_file_as_it_is_opened_is_not_read(
+    local_folder: Share, source_settings: Settings, put: Callable[[Path], object]
+) -> None:
+    local_folder.put(f"add/{NAME}", b"x")
+    path = local_folder.root / "add" / NAME
+
+    def put_in_place(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and str(arguments[0]) == str(path) and path.is_file() and not path.is_symlink():
+            path.unlink()
+            put(path)
+
+    with connect(local_folder.address(), source_settings) as connection:
+        sys.addaudithook(put_in_place)
+        with pytest.raises(FileMissingError):
+            fetched(connection, NAME, None)
 
 
 @pytest.mark.parametrize("any_share", ["sftp_server", "ftp_server", "local_folder", "web_folder"], indirect=True)
