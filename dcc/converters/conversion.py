@@ -33,7 +33,7 @@ MAX_SECONDS: Final = 600.0
 """The most seconds for the conversion of a file."""
 
 FULL_LISTS: Final = 100
-"""How many documents of an archive can have the most problems; of the others the first is told. Memory holds all."""
+"""How many documents of an archive can have the most problems; others have only their first. Memory holds all."""
 
 _HELD: Final = 64 * 1024
 
