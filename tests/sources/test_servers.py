@@ -131,9 +131,10 @@ def test_a_disk_that_fails_is_no_server_and_costs_the_folder_no_patience(
     local_folder.put(f"add/{NAME}", b"x")
     said = rf"failed \({os.strerror(number)}\)\. Check the disk that holds it"
     with connect(local_folder.address(), source_settings) as connection:
-        with monkeypatch.context() as patch, pytest.raises(TransferFailedError, match=said):
+        with monkeypatch.context() as patch:
             patch.setattr(os, "open", raising(OSError(number, os.strerror(number))))
-            fetched(connection, NAME, 1)
+            with pytest.raises(TransferFailedError, match=said):
+                fetched(connection, NAME, 1)
         monkeypatch.setattr(os, "scandir", raising(OSError(number, os.strerror(number))))
         with pytest.raises(ListingFailedError, match=said):
             connection.list_action(Action.ADD)
