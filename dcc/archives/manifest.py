@@ -26,6 +26,8 @@ MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 
 _MAX_VALUES: Final = 1_000_000
 """A manifest of that many bytes has fewer if its files have the names of documents; others take much more memory."""
+_MAX_COLUMNS: Final = 100
+"""A row of a CSV takes the time of all columns, however short it is."""
 _SEPARATORS: Final = {"json": "{[,", "csv": ",;\t\n"}
 _CHECKSUMS: Final = {32: md5_of, 64: sha256_of}
 """The functions of checksums by their length."""
@@ -130,9 +132,16 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
             raise ValueError(f"it has more than {_MAX_VALUES:,} values")
         if suffix == "json":
             told = json.loads(text)
-            return tuple(map(_expected, told["files"] if isinstance(told, dict) else told))
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        return tuple(map(_expected, csv.DictReader(io.StringIO(text), delimiter=separator)))
+            found = tuple(map(_expected, told["files"] if isinstance(told, dict) else told))
+        else:
+            separator = max(",;\t", key=text.partition("\n")[0].count)
+            rows = csv.DictReader(io.StringIO(text), delimiter=separator)
+            if len(rows.fieldnames or ()) > _MAX_COLUMNS:
+                raise ValueError(f"it has more than {_MAX_COLUMNS} columns")
+            found = tuple(map(_expected, rows))
+        # For each row that names it, a file would be read once more.
+        if len({one.file for one in found}) < len(found):
+            raise ValueError("it names a file twice")
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
         raise ManifestError(
             mark(
@@ -143,6 +152,7 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
             name=name,
             reason=message(mark("its reader says “{error}”"), error=f"{type(error).__name__}: {error}"[:200]),
         ) from error
+    return found
 
 
 def manifest_row(file: str, path: Path, counts: Counts | None = None) -> dict[str, Any]:

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 MAX_SECONDS: Final = 600.0
 """The most seconds for the conversion of a file."""
 
+FULL_LISTS: Final = 100
+"""How many documents of an archive can have the most problems; others have only their first. Memory holds all."""
+
 _HELD: Final = 64 * 1024
 
 
@@ -91,13 +94,14 @@ def convert_files(
 ) -> Conversion:
     """Make documents of files in `target`, in addition to the `documents` of an archive with that name.
 
-    They are named after the archive, with free numbers from its own on. `max_bytes` limits all of them together;
-    `check_room` is called with the bytes that are written next, and may raise. Raises OSError.
+    They are named after the archive, with free numbers from its own on. `max_bytes` limits all of them together, and
+    `max_problems` each, as FULL_LISTS says; `check_room` is called with the bytes that are written next, and may raise.
+    Raises OSError.
     """
     conversion = Conversion()
     taken = {document.name.file_name for document in documents}
     numbers = dict.fromkeys(DocumentKind, archive.inc)
-    left = max_bytes
+    left, problems_left = max_bytes, FULL_LISTS * max_problems
     for file in files:
         name = file.place.rpartition("/")[2]
         if (converter := converter_for(name)) is None:
@@ -112,10 +116,9 @@ def convert_files(
                 conversion.refused.append((file.place, file.path.stat().st_size, Problem.of(error)))
                 continue
             submitted = SubmittedFile(file.place, file.path, archive.centre)
-            size, md5, problems = convert_file(
-                converter, submitted, kind, target / named, left, max_problems, check_room
-            )
-            left -= size
+            most = max(min(max_problems, problems_left), 1)
+            size, md5, problems = convert_file(converter, submitted, kind, target / named, left, most, check_room)
+            left, problems_left = left - size, problems_left - len(problems)
             document = ExtractedDocument(parsed, target / named, size, md5, file.place, file.archives)
             conversion.documents.append(document)
             if problems:

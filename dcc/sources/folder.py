@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Generator, Iterator
+from io import FileIO
 from pathlib import Path
 
 from dcc.errors import ConfigurationError, ListingFailedError, SourceError, SourceUnreachableError, TransferFailedError
@@ -111,7 +112,7 @@ class LocalConnection(PlatformConnection):
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._place(action, raw(name))
-        with self._sending(action, name), self._regular(path).open("rb", buffering=0) as file:
+        with self._sending(action, name), self._opened(path) as file:
             file.seek(offset)
             remaining = None if size is None else size - offset + 1
             while remaining is None or remaining > 0:
@@ -122,11 +123,15 @@ class LocalConnection(PlatformConnection):
                     remaining -= len(block)
                 yield block
 
-    def _regular(self, path: Path) -> Path:
-        """The path, if it leads to a regular file inside the base path; else it counts as missing."""
-        if not self._inside(path) or not stat.S_ISREG(path.stat().st_mode):
+    def _opened(self, path: Path) -> FileIO:
+        """A regular file inside the base path; anything else counts as missing."""
+        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        # What is open is looked at: a link or a pipe may take the place of a file at any time.
+        is_inside = self._inside(Path(f"/proc/self/fd/{file.fileno()}"))
+        if not is_inside or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
             raise FileNotFoundError(str(path))
-        return path
+        return file
 
     def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
         of_file = NotADirectoryError if failed is TransferFailedError else FileNotFoundError

@@ -14,8 +14,10 @@ import pytest
 
 from dcc.archives.extraction import extract_archive
 from dcc.archives.limits import ArchiveLimits
+from dcc.converters.conversion import FULL_LISTS
 from dcc.errors import ArchiveError, BadFileNameError
 from dcc.naming import NamingConvention
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from tests.hostile.archives import Member, accepted_archives, archive, bz2_bomb, document, refused_archives
 
 LIMITS = ArchiveLimits(max_bytes=100 << 30, max_ratio=200, max_entries=100_000)
@@ -142,6 +144,22 @@ def test_no_archive_takes_much_memory(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line for line in lines if int(line.split()[-1]) >= 40] == []
     assert len(lines) == len(paths)
+
+
+def test_the_documents_of_an_archive_have_no_more_problems_than_memory_holds(place: Path) -> None:
+    """A document of a kilobyte, packed, may have a thousand; each of 150 documents and 150 tables has three here."""
+    root = "centreSpecimenSet"
+    namespace = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/specimen"
+    wrong = f'<{root} xmlns="{namespace}"><centre centreID="H">{"<mouse/>" * 3}</centre></{root}>'.encode()
+    table = b"specimenID,isBaseline,gender,zygosity,litterId,pipeline,phenotypingCentre,project\n" + b"1,2\n" * 3
+    tables = [Member(f"specimens{number}.csv".encode(), table) for number in range(150)]
+    (place / NAME).write_bytes(archive([*tables, *(Member(document(number), wrong) for number in range(500, 650))]))
+    checker = ArchiveChecker(Setup(LIMITS, NamingConvention(), {"H"}, None, 3, 4_000_000))
+    found = checker.check(place / NAME, place / "contents")
+    assert isinstance(found, CheckedArchive)
+    numbers = sorted(map(len, found.problems))
+    assert (numbers[0], numbers[-1], len(numbers)) == (1, 3, 300)
+    assert sum(numbers) <= 3 * FULL_LISTS + 200
 
 
 def test_a_tar_of_names_as_long_as_paths_may_be_is_read(place: Path) -> None:

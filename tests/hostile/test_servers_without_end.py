@@ -175,8 +175,9 @@ class TestHttp:
             b'<a href="' + b"&#" * 300_000 + b'">',
             b"<script>" * 99_000,
             b"<a>" * 99_000,
+            b'<meta charset="-Punycode"><a href="a-' + b"a" * 900_000 + b'">',
         ],
-        ids=range(9),
+        ids=range(10),
     )
     def test_no_page_takes_more_than_time_in_proportion(self, page: bytes) -> None:
         began = time.process_time()

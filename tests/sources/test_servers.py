@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -130,9 +131,10 @@ def test_a_disk_that_fails_is_no_server_and_costs_the_folder_no_patience(
     local_folder.put(f"add/{NAME}", b"x")
     said = rf"failed \({os.strerror(number)}\)\. Check the disk that holds it"
     with connect(local_folder.address(), source_settings) as connection:
-        monkeypatch.setattr(Path, "open", raising(OSError(number, os.strerror(number))))
-        with pytest.raises(TransferFailedError, match=said):
-            fetched(connection, NAME, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", raising(OSError(number, os.strerror(number))))
+            with pytest.raises(TransferFailedError, match=said):
+                fetched(connection, NAME, 1)
         monkeypatch.setattr(os, "scandir", raising(OSError(number, os.strerror(number))))
         with pytest.raises(ListingFailedError, match=said):
             connection.list_action(Action.ADD)
@@ -148,6 +150,28 @@ def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, sourc
             fetched(connection, "secret.zip", None)
         with pytest.raises(ListingFailedError, match="leads out of the base path"):
             connection.list_action(Action.EDIT)
+
+
+@pytest.mark.parametrize("put", [lambda path: path.symlink_to("/etc/passwd"), os.mkfifo], ids=["link", "pipe"])
+def test_what_takes_the_place_of_a_file_as_it_is_opened_is_not_read(
+    local_folder: Share,
+    source_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    put: Callable[[Path], object],
+) -> None:
+    local_folder.put(f"add/{NAME}", b"x")
+    path, open_file = local_folder.root / "add" / NAME, os.open
+
+    def put_and_open(opened: str, *flags: Any) -> int:
+        if str(opened) == str(path):
+            path.unlink()
+            put(path)
+        return open_file(opened, *flags)
+
+    with connect(local_folder.address(), source_settings) as connection:
+        monkeypatch.setattr(os, "open", put_and_open)
+        with pytest.raises(FileMissingError):
+            fetched(connection, NAME, None)
 
 
 @pytest.mark.parametrize("any_share", KINDS_OF_SERVERS, indirect=True)

@@ -20,7 +20,7 @@ from dcc.archives.extraction import ExtractedArchive, ExtractedDocument, extract
 from dcc.archives.limits import Allowance, ArchiveLimits
 from dcc.archives.manifest import Counts, ManifestEntry, conflicts, differences, read_beside
 from dcc.converters.base import SubmittedFile
-from dcc.converters.conversion import convert_file, convert_files, converter_for, kinds_of
+from dcc.converters.conversion import FULL_LISTS, convert_file, convert_files, converter_for, kinds_of
 from dcc.documents.contents import Experiment, Specimen
 from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
@@ -149,10 +149,13 @@ class ArchiveChecker:
             for part in ready.folder.glob(f"{PREPARED_FILE}*"):
                 shutil.move(part, target / part.name)
         problems = []
+        most = self._setup.max_document_errors
+        left = FULL_LISTS * most - sum(map(len, known.values()))
         for document in found.documents:
             of_document = known.get(document.name.file_name)
             if of_document is None:
-                of_document = tuple(self.validate(document.path, document.name.kind))
+                of_document = tuple(self.validate(document.path, document.name.kind, max(min(most, left), 1)))
+                left -= len(of_document)
             problems.append(of_document)
         difference = unlike_manifest(archive, taken, found, problems)
         for file in found.files:
@@ -204,14 +207,17 @@ class ArchiveChecker:
         taken = replace(found, documents=tuple(documents), refused=(*found.refused, *conversion.refused))
         return taken, conversion.problems
 
-    def validate(self, document: Path, kind: DocumentKind | None) -> list[Problem]:
-        """The problems of a document, of the kind of its root element unless one is given; raises OSError."""
+    def validate(self, document: Path, kind: DocumentKind | None, most: int | None = None) -> list[Problem]:
+        """The problems of a document, of the kind of its root element unless one is given; raises OSError.
+
+        They are at most those of the setup, or `most`.
+        """
         with logging_about(document=document.name):
             problems = validate_document(
                 document,
                 kind,
                 self.schemas,
-                max_errors=self._setup.max_document_errors,
+                max_errors=self._setup.max_document_errors if most is None else most,
                 max_tree_bytes=self._setup.max_tree_bytes,
             )
             origin = read_origin(document) if problems else None

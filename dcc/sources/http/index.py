@@ -25,6 +25,8 @@ from dcc.sources.listing_watch import watched
 
 MAX_LINKS: Final = 1_000_000
 MAX_TAGS: Final = 5_000_000
+_OF_HOST_NAMES: Final = ("idna", "punycode")
+"""Encodings whose time grows with the square of a text: a long link would take hours."""
 _TITLES = re.compile(r"index of|directory listing|directory:|parent directory|folder listing", re.IGNORECASE)
 _UP = ("..", "../", "./..", "./../")
 _TITLE_TAGS = (b"title", b"h1", b"h2", b"a")
@@ -72,7 +74,7 @@ def read_page(content: bytes, encoding: str | None) -> Page:
     Raises UnusableAnswerError for more than MAX_LINKS links or MAX_TAGS tags.
     """
     encoding = encoding or _announced(content)
-    if encoding.startswith(("utf-16", "utf-32", "utf_16", "utf_32")):
+    if encoding.startswith(("utf-16", "utf-32")):
         content, encoding = content.decode(encoding, "replace").encode(), "utf-8"
     page = Page()
     position = count = titles = 0
@@ -142,7 +144,7 @@ def _announced(content: bytes) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     found = _CHARSET.search(content[:_HEAD_BYTES])
-    return found[1].decode("ascii").lower() if found else "utf-8"
+    return (_known(found[1].decode("ascii")) if found else None) or "utf-8"
 
 
 def _decoded(text: bytes, encoding: str) -> str:
@@ -162,7 +164,7 @@ def read_index(site: Site, answer: HttpResponse) -> Iterator[Entry]:
     if kind not in ("text/html", "application/xhtml+xml"):
         text = mark("it answered with '{kind}' and not with an index page")
         raise UnusableAnswerError(text, kind=kind[:60])
-    page = read_page(_content(answer), _encoding(answer))
+    page = read_page(_content(answer), _known(answer.headers.get_content_charset()))
     names: dict[bytes, tuple[EntryKind, int | None]] = {}
     for link, size in page.links.items():
         found = _entry(site, answer.target, page.base, link)
@@ -191,12 +193,13 @@ def _content(answer: HttpResponse) -> bytes:
     return bytes(content)
 
 
-def _encoding(answer: HttpResponse) -> str | None:
-    name = answer.headers.get_content_charset()
+def _known(encoding: str | None) -> str | None:
+    """The usual name of an encoding that a page may have; None for others."""
     try:
-        return codecs.lookup(name).name if name else None
+        name = codecs.lookup(encoding).name if encoding else None
     except (LookupError, ValueError):
         return None
+    return None if name in _OF_HOST_NAMES else name
 
 
 def _entry(site: Site, directory: str, base: str, link: str) -> tuple[bytes, EntryKind] | None:
