@@ -133,12 +133,13 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
         try:
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous=OFF")
-                connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("BEGIN")
                 for statement in statements:
                     connection.execute(statement)
                 connection.executemany("INSERT INTO alembic_version VALUES (?)", [(r,) for r in revisions])
                 connection.execute("COMMIT")
+                # Not before: on a full disk, a part of the tables would stay in the draft's WAL, without any error.
+                connection.execute("PRAGMA journal_mode=WAL")
             path.hardlink_to(draft)
         except (OSError, sqlite3.Error):
             log.debug("The database of run %s is left to Dagster", shard, exc_info=True)

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import dagster as dg
@@ -18,6 +18,7 @@ from dagster._core.events import (
 )
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 from dagster_mysql import MySQLEventLogStorage
+from sqlalchemy.exc import DatabaseError
 
 from dcc_dagster import event_storage, mysql_storage
 from dcc_dagster.dagster_database import url_for_dagster
@@ -25,6 +26,7 @@ from dcc_dagster.event_batches import BatchingEventLog, remove_partitions
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
 from tests.support.raising import raising
+from tests.support.small_disks import small_disk
 
 pytestmark = pytest.mark.both_databases
 
@@ -301,6 +303,25 @@ def test_on_a_disk_without_hard_links_dagster_makes_the_database_of_a_run(
     assert len(on_sqlite.get_logs_for_run(RUNS[0])) == 1
     names = (path.name for path in Path(on_sqlite.path_for_shard("index")).parent.iterdir())
     assert sorted(name for name in names if not name.endswith(("-wal", "-shm"))) == [f"{RUNS[0]}.db", "index.db"]
+
+
+def test_a_disk_that_was_full_while_the_database_of_a_run_was_made_leaves_none_that_is_damaged(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    with small_disk(tmp_path / "disk", 8_000_000) as disk:
+        storage = BatchingSqliteEventLogStorage(str(disk.path / "runs"))
+        storage.register_instance(instance)
+        storage.store_event(some_events()[0])
+        for number, leave in enumerate(range(0, 420_000, 12_288), 100):
+            event = some_events()[0]._replace(run_id=str(uuid.UUID(int=number)))
+            disk.fill(leave)
+            with suppress(DatabaseError):
+                storage.store_event(event)
+            disk.make_room()
+            storage.store_event(event)
+            assert storage.get_logs_for_run(event.run_id)
+            Path(storage.path_for_shard(event.run_id)).unlink()
+        storage.dispose()
 
 
 def run_all(threads: Sequence[threading.Thread]) -> None:
