@@ -176,6 +176,22 @@ def test_two_sources_with_the_same_bad_checksum_end_the_tries(
     assert fetches.folders == ["centre", "mirror"]
 
 
+def test_copies_of_others_that_are_bad_alike_keep_no_session_from_the_own_one(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    others = [installation.add_folder("J", name) for name in ("mirror", "second mirror")]
+    folder.put(KEY, GOOD)
+    for other in others:
+        other.put(KEY, DAMAGED)
+    fetches.away.add("centre")
+    assert installation.with_settings(max_retries=0).run_session().zips[KEY].failed
+    fetches.away.clear()
+    assert installation.run_session().zips[KEY].succeeded
+    ids = [folder.source_id, *(other.source_id for other in others)]
+    states = ["download failed", "unzip failed", "unzip failed", "xsd done"]
+    assert installation.attempts(KEY) == list(zip([*ids, folder.source_id], states, strict=True))
+
+
 @only_sqlite
 @pytest.mark.parametrize("published", [False, True], ids=["as before", "with a checksum by now"])
 def test_a_copy_that_is_uploaded_anew_is_awaited_whatever_becomes_of_the_own_one(
@@ -373,7 +389,7 @@ def test_an_archive_that_may_not_be_read_is_tried_once_a_session_and_the_centre_
 ) -> None:
     folder.put(KEY, GOOD)
     with monkeypatch.context() as forbidden:
-        forbidden.setattr(LocalConnection, "_regular", raising(PermissionError(13, "Permission denied")))
+        forbidden.setattr(LocalConnection, "_opened", raising(PermissionError(13, "Permission denied")))
         installation.run_session()
     assert installation.attempts(KEY) == [(folder.source_id, "download failed")]
     (cause,) = in_reading(installation.tracker, find_causes, None, None, installation.settings).causes

@@ -23,15 +23,16 @@ class HostingTurn(NamedTuple):
 class HostingChoice:
     """The hostings of a submission, to be tried in turn, `max_retries` times over again; and what is known of them.
 
-    `others` are tried only if a copy is bad. `published` is the MD5 that the archive's own centre published. By
-    hosting, `bad_md5s` are the checksums of bad copies, and `new_bad_copies` those found in this session. Nothing can
-    be fetched from the `lost` ones.
+    `others` are tried only if a copy is bad. `published` is the MD5 that the archive's own centre published, and `own`
+    are the ids of hostings on its sources. By hosting, `bad_md5s` are the checksums of bad copies, and `new_bad_copies`
+    those found in this session. Nothing can be fetched from the `lost` ones.
     """
 
     hostings: tuple[Hosting, ...] = ()
     others: tuple[Hosting, ...] = ()
     published: str | None = None
     bad_md5s: dict[int, str] = field(default_factory=dict)
+    own: frozenset[int] = frozenset()
     max_retries: int = 0
     new_bad_copies: dict[int, NewBadCopy] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
@@ -44,7 +45,9 @@ class HostingChoice:
     def planned(cls, plan: PlannedSubmission, max_retries: int) -> HostingChoice:
         """The choice among the hostings of a plan, in their order."""
         bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
-        return cls(plan.hostings, plan.others, plan.published, bad_md5s, max_retries)
+        known = (*plan.hostings, *plan.others, *plan.bad)
+        own = frozenset(hosting.id for hosting in known if hosting.own)
+        return cls(plan.hostings, plan.others, plan.published, bad_md5s, own, max_retries)
 
     def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[HostingTurn]:
         return (HostingTurn(turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
@@ -69,20 +72,20 @@ class HostingChoice:
                 # Only the checksum beside it was wrong.
                 if other.bad == KnownBadCopy(md5, CopyFault.CHECKSUM):
                     del self.bad_md5s[other.id]
-            if is_fault_of_centre(self.bad_md5s, md5):
+            if is_fault_of_centre(self.bad_md5s, md5, self.own):
                 self._untried = iter(())
 
     def note_bad(self, hosting: Hosting, md5: str, fault: CopyFault, *, certain: bool) -> list[NewBadCopy]:
         """Record that a hosting's copy is bad; others may be tried. Returns the copies that are certainly bad.
 
         These are not fetched again. Unless `certain`, the transfer may have changed the bytes: then a second transfer
-        with the same checksum is needed. No copy is tried any more if the centre is to blame: two sources delivered the
-        same, or one of them what the centre published.
+        with the same checksum is needed. No copy is tried any more if the centre is to blame: see
+        `is_fault_of_centre`.
         """
         certain = certain or self.bad_md5s.get(hosting.id) == md5
         self.new_bad_copies[hosting.id] = NewBadCopy(hosting, md5, fault)
         self.bad_md5s[hosting.id] = md5
-        if is_fault_of_centre(self.bad_md5s, self.published):
+        if is_fault_of_centre(self.bad_md5s, self.published, self.own):
             self._untried = iter(())
             return list(self.new_bad_copies.values())
         further = [*self._untried, *self._rounds(self.others)]

@@ -6,6 +6,7 @@ own centre published counts for all copies of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -55,12 +56,15 @@ class NewBadCopy(NamedTuple):
     fault: CopyFault
 
 
-def is_fault_of_centre(md5s: Mapping[int, str], published: str | None) -> bool:
+def is_fault_of_centre(md5s: Mapping[int, str], published: str | None, own: Collection[int]) -> bool:
     """Whether the centre is to blame for bad copies with these checksums, by hosting; then no other source is tried.
 
-    It is if two sources delivered the same, or one of them what the centre published.
+    It is if its source and another one delivered the same, or one of them what the centre published. Copies of others
+    that are alike suffice only if no source of its own has the archive: `own` are the hostings there.
     """
-    return len(set(md5s.values())) < len(md5s) or published in md5s.values()
+    counts = Counter(md5s.values())
+    alike = {hosting for hosting, md5 in md5s.items() if counts[md5] > 1}
+    return published in counts or bool(alike and (not own or alike & set(own)))
 
 
 def record_bad_copies(connection: Connection, bad_copies: Iterable[NewBadCopy]) -> None:

@@ -376,7 +376,8 @@ def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | Non
     )
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
-        settled = is_fault_of_centre({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
+        md5s = {hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}
+        settled = is_fault_of_centre(md5s, published, [hosting.id for hosting in hostings if hosting.own])
         wanted = (one for one in hostings if (one.deserves_recheck(published) if one.bad else not settled))
         return replace(plan, hostings=tuple(wanted), bad=bad)
     same: list[Hosting] = []
