@@ -134,7 +134,7 @@ def test_a_file_that_the_centre_must_correct_is_told_with_the_centre_as_who_acts
     if fault == "bad-checksum-file":
         mailing.folder.path.joinpath(f"{GOOD}.md5").write_text("x")
     else:
-        monkeypatch.setattr(LocalConnection, "_regular", raising(PermissionError(13, "Permission denied")))
+        monkeypatch.setattr(LocalConnection, "_opened", raising(PermissionError(13, "Permission denied")))
     result = mailing.run_session()
     (letter,) = mailing.letters(CENTRE)
     assert letter["Subject"] == f"H: 1 archive needs a correction (session {result.id})"
