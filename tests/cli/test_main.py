@@ -30,6 +30,8 @@ from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
+
+
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     context = click.Context(group, **group.context_settings)
     for name in group.list_commands(context):
