@@ -38,11 +38,11 @@ class HereAndNow:
     after: Callable[[Exchange], object] = lambda _: None
     done: list[int] = field(default_factory=list)
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Prepare batches one after the other."""
         for name in names:
             self.between(results)
-            self.done.append(prepare_replay_batch(self.settings, work, name))
+            self.done.append(prepare_replay_batch(self.settings, results.work, name))
             check()
         self.after(results)
 
@@ -50,9 +50,9 @@ class HereAndNow:
 class Killed(HereAndNow):
     """A worker that is a process of its own, and is killed when it has left its first result."""
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Begin the first batch; the others nobody takes."""
-        worker = FORKED.Process(target=_prepare_until_killed, args=(self.settings, work, names[0]))
+        worker = FORKED.Process(target=_prepare_until_killed, args=(self.settings, results.work, names[0]))
         worker.start()
         worker.join()
         assert worker.exitcode == -signal.SIGKILL

@@ -31,10 +31,10 @@ from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches import planning
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
-from dcc.session.batches.exchange import Exchange
+from dcc.session.batches.exchange import Exchange, WorkerBatch
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
-from dcc.session.batches.results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.batches.worker import prepare_session_batch
+from dcc.session.batches.worker_results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
@@ -79,14 +79,14 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
     store = ObjectStore(first.settings)
     results = SessionWorkerResults(store, 1, tmp_path / "scratch", "")
     results.put_batch("batch_1", batch_of(first.folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
-    put = ObjectStore.put
+    leave = WorkerBatch.leave
 
-    def put_and_end(self: ObjectStore, name: str, path: Path) -> str:
-        key = put(self, name, path)
+    def leave_and_end(self: WorkerBatch, name: str, path: Path) -> bool:
+        is_wanted = leave(self, name, path)
         results.withdraw_plans()
-        return key
+        return is_wanted
 
-    monkeypatch.setattr(ObjectStore, "put", put_and_end)
+    monkeypatch.setattr(WorkerBatch, "leave", leave_and_end)
     done = prepare_session_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1")
     assert done == 1
     assert len(store.keys()) == 1
@@ -139,11 +139,11 @@ class HereAndNow:
     data: DataInstallation
     given: list[str] = field(default_factory=list)
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Prepare batches one after the other."""
         for name in names:
             self.given.append(name)
-            prepare_session_batch(self.data.settings, self.data.tracker, self.data.qc, work, name)
+            prepare_session_batch(self.data.settings, self.data.tracker, self.data.qc, results.work, name)
 
 
 @pytest.fixture
@@ -225,10 +225,10 @@ class Between(HereAndNow):
     before: Callable[[], object] = lambda: None
     after: Callable[[], object] = lambda: None
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Prepare batches one after the other."""
         self.before()
-        super().run(work, names, check, results)
+        super().run(results, names, check)
         self.after()
 
 
@@ -360,7 +360,7 @@ def test_what_a_worker_fetched_and_is_lost_on_the_session_s_disk_is_fetched_from
         bundle.with_name(ARCHIVE).unlink()
         return found
 
-    monkeypatch.setattr("dcc.session.batches.results.open_bundle", open_and_lose)
+    monkeypatch.setattr("dcc.session.batches.worker_results.open_bundle", open_and_lose)
     validate(first, HereAndNow(first))
     assert first.states() == {ZIP: "xsd done"}
 

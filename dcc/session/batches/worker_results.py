@@ -260,7 +260,7 @@ def _have_prepared(
             number += 1
             names.append(f"batch_{number}")
             results.put_batch(names[-1], _with_held_copies(batch, staging, earlier))
-        prepared = results.have_prepared(workers, results.folder, names, session.raise_if_over)
+        prepared = results.have_prepared(workers, names, session.raise_if_over)
         session_log.info("Workers have prepared %d archives in %d batches", prepared, number)
         if prepared == before:
             return
