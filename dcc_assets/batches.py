@@ -49,7 +49,7 @@ class BatchOf(dg.Config):
     work: str
 
 
-class BatchNames(BatchOf):
+class BatchNames(dg.Config):
     """The names of batches in the object store."""
 
     names: list[str]
@@ -117,7 +117,7 @@ def run_config(settings: Settings, work: str, names: Sequence[str]) -> dict[str,
     """A run's configuration: names, and that of the executor."""
     configuration: dict[str, Any] = {
         "ops": {
-            "batches": {"config": {"work": work, "names": list(names)}},
+            "batches": {"config": {"names": list(names)}},
             "prepare_batch": {"config": {"work": work}},
         }
     }

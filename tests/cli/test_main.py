@@ -55,7 +55,7 @@ def test_every_command_says_what_it_does_and_how_it_ends() -> None:
         if any(parameter.required for parameter in ALL[path].params):
             assert f"\n  dcc {' '.join(path)} " in result.stdout.partition("\nExample")[2], path
         assert f"dcc {' '.join(path)}" in result.stdout.partition("\nExample")[2], path
-        assert not ALL[path].get_short_help_str(70).endswith("..."), path
+        assert not ALL[path].get_short_help_str(70).endswith("..."), (path, "its first sentence is longer than 70")
         assert max(map(len, result.stdout.splitlines())) <= 102, path
 
 

@@ -68,7 +68,7 @@ class Workers(Protocol):
 class Exchange(ABC):
     """The side of the process that gives batches. All methods raise as the store.
 
-    `work` is what workers are told: the folder of a session, or the key of what a replay goes by. `OF` is the work in
+    `work` is all that workers get: the folder of a session, or the key of what a replay goes by. `OF` is the work in
     messages, and `LEFT_UNTIL` when leftovers in the store are removed.
     """
 
