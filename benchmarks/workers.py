@@ -34,7 +34,7 @@ from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import BatchArchive, PlannedBatch
-from dcc.session.batches.results import SessionWorkerResults
+from dcc.session.batches.worker_results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.data_processing import process_data
 from dcc.settings import Settings, load_settings
@@ -130,7 +130,7 @@ class WorkersBenchmark:
             if there > (seen[-1][1] if seen else 0):
                 seen.append((time.perf_counter(), there))
 
-        DagsterWorkers(settings).run(results.folder, names, look, results)
+        DagsterWorkers(settings).run(results, names, look)
         look()
         if not seen or seen[-1][1] != len(archives):
             raise RuntimeError(f"Workers left {seen[-1:]} of {len(archives)} archives: their time means nothing.")
@@ -167,7 +167,7 @@ def _session(environment: dict[str, str]) -> Timing:
 class FinishedWorkers:
     """Workers that have left everything before they are asked; see `Workers`."""
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """There is nothing to do."""
 
 

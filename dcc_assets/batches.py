@@ -19,6 +19,7 @@ import dagster as dg
 
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import lacks_room
+from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent
 from dcc.session.batches.exchange import Exchange, Workers, is_replay
 from dcc.settings import Settings, load_settings
@@ -34,19 +35,21 @@ log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
 _RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
-_NOT_OF_WORKERS: Final = frozenset({"until", "workers", "k8s_jobs", *NotificationSettings.model_fields})
-"""The settings that make no difference to workers, or that go to them with each run."""
+_AT_ONCE: Final = ("workers", "k8s_jobs")
+"""The settings that go to workers with each run."""
+_NOT_OF_WORKERS: Final = frozenset({"until", *_AT_ONCE, *NotificationSettings.model_fields})
+"""The settings that make no difference to workers, with those."""
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
 
 
 class BatchOf(dg.Config):
-    """What batches are prepared for: see `dcc.session.batches.exchange.Workers`."""
+    """What batches are prepared for: see `dcc.session.batches.exchange.Exchange`."""
 
     work: str
 
 
-class BatchNames(BatchOf):
+class BatchNames(dg.Config):
     """The names of batches in the object store."""
 
     names: list[str]
@@ -75,6 +78,9 @@ def prepare_batch(
     from dcc.session.batches.worker import prepare_session_batch
 
     settings, name = load_settings(), str(context.get_mapping_key())
+    if settings.executor is not ExecutorKind.CELERY:
+        # Celery's workers have a log already.
+        start_logging(plan_from_environment())
     try:
         if is_replay(config.work):
             done = prepare_replay_batch(settings, config.work, name)
@@ -111,14 +117,14 @@ def run_config(settings: Settings, work: str, names: Sequence[str]) -> dict[str,
     """A run's configuration: names, and that of the executor."""
     configuration: dict[str, Any] = {
         "ops": {
-            "batches": {"config": {"work": work, "names": list(names)}},
+            "batches": {"config": {"names": list(names)}},
             "prepare_batch": {"config": {"work": work}},
         }
     }
     if execution := execution_of(settings):
         configuration["execution"] = {"config": execution}
     if settings.executor is ExecutorKind.MULTIPROCESS:
-        # These processes share the session's standard error, where `main` says in a line what failed.
+        # What failed `main` says in a line of the log.
         configuration["loggers"] = {"console": {"config": {"log_level": "CRITICAL"}}}
     return configuration
 
@@ -129,13 +135,13 @@ class DagsterWorkers:
 
     settings: Settings
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Have batches prepared in a run; returns when it ends, or when workers make no progress for too long."""
-        at_once = {f"DCC_{name.upper()}": f"{getattr(self.settings, name)}" for name in ("workers", "k8s_jobs")}
+        at_once = {f"DCC_{name.upper()}": f"{getattr(self.settings, name)}" for name in _AT_ONCE}
         environment = os.environ | dagster_environment(self.settings) | at_once
         if self.settings.broker is not None:
             environment[BROKER] = broker_of(self.settings)
-        command = [sys.executable, "-c", _RUN, work, *names]
+        command = [sys.executable, "-c", _RUN, results.work, *names]
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as run:
             try:
                 self._wait(run, check, results)
@@ -181,6 +187,7 @@ def workers_of(settings: Settings) -> Workers | None:
 def main(work: str, *names: str) -> None:
     """Run batches, by their names."""
     end_with_parent()
+    start_logging(plan_from_environment())
     settings = load_settings()
     with open_instance(settings, instance_overrides(settings)) as instance:
         run = dg.execute_job(
@@ -192,5 +199,5 @@ def main(work: str, *names: str) -> None:
         )
         for event in run.filter_events(lambda event: event.is_step_failure):
             error = event.step_failure_data.error
-            why = "its process died" if error is None else (error.cause or error).message.strip()
+            why = "its process died" if error is None else (error.cause or error).message.strip().rstrip(".")
             log.error("%s failed: %s. Its run in Dagster, %s, says more.", event.step_key, redacted(why), run.run_id)

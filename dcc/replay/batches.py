@@ -1,6 +1,6 @@
 """What workers prepare for a replay, which does everything itself that no worker did.
 
-The replay leaves in the store what to go by, as a bundle: a `Replayer`, schemas, and the file or folder of proposed
+The replay leaves in the store what to go by in one file: a `Replayer`, schemas, and the file or folder of proposed
 rules. The run names its key, which has its checksum: a worker loads nothing else that could do anything.
 
 A batch is a part of the archives, and has one result. Its plan also has the archives that workers cannot fetch.
@@ -28,15 +28,13 @@ from dcc.replay import worker
 from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
 from dcc.runtime.logging_setup import NOTICE
-from dcc.runtime.private_files import scratch_directory
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.batches.exchange import (
-    WORKER_SCRATCH,
     Exchange,
-    WorkerBatch,
     Workers,
     new_folder_of_replay,
     remove_old_replays,
+    taken_batch,
     unpack,
 )
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, Bound, seconds_to_prepare, together
@@ -49,7 +47,6 @@ from dcc.store.staging import Staging
 log = logging.getLogger(__name__)
 
 _REPLAYER: Final = "replayer"
-_BUNDLE: Final = "bundle"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
 _ARCHIVES, _OPENED = "archives.json", "opened.json"
 _ARCHIVES_TYPE: Final = TypeAdapter(list[FetchedArchive])
@@ -58,9 +55,9 @@ _OPENED_TYPE: Final = TypeAdapter(list[list[OpenedDocument]])
 Part = list[StoredArchive]
 
 
-def write_bundle(bundle: Path, replayer: Replayer) -> None:
+def write_replayer(path: Path, replayer: Replayer) -> None:
     """Put what a worker goes by into one file. Raises OSError."""
-    with tarfile.open(bundle, "w") as tar:
+    with tarfile.open(path, "w") as tar:
         _add(tar, _REPLAYER, pickle.dumps(replayer))
         if (schemas := replayer.setup.xsd_dir) is not None:
             for path in schemas.rglob("*.xsd"):
@@ -74,8 +71,8 @@ def _without_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _replayer(store: ObjectStore, key: str, folder: Path) -> Replayer:
-    store.get(key, folder / "bundle.tar")
-    unpack(folder / "bundle.tar", folder)
+    store.get(key, folder / "replayer.tar")
+    unpack(folder / "replayer.tar", folder)
     replayer: Replayer = pickle.loads((folder / _REPLAYER).read_bytes())  # noqa: S301 - the run tells its checksum
     rules = next((folder / _RULES).glob("*"), None)
     schemas = None if replayer.setup.xsd_dir is None else folder / _SCHEMAS
@@ -116,18 +113,17 @@ def processes_of(replayer: Replayer, number: int) -> Iterator[worker.Run]:
         processes.stop()
 
 
-def prepare_replay_batch(settings: Settings, bundle: str, name: str) -> int:
-    """Open and prepare the archives of a batch by its name beside the bundle; returns the number of archives.
+def prepare_replay_batch(settings: Settings, replayer_key: str, name: str) -> int:
+    """Open and prepare the archives of a batch by its name beside the replayer; returns the number of archives.
 
     A process without secrets does it, and ends with it, so that proposed rules are used for nothing else. A batch that
     fails, or that the replay withdraws meanwhile, is left to the replay. Raises NotFoundError for a missing batch,
     TimeoutError for one that takes longer than DCC_WORKER_PATIENCE, and as the store.
     """
-    store = ObjectStore(settings)
-    with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
-        given = WorkerBatch(store, bundle.rpartition("/")[0], name, folder / "plan.tar")
-        unpack(folder / "plan.tar", folder)
-        replayer = _replayer(store, bundle, folder)
+    with taken_batch(settings, replayer_key.rpartition("/")[0], name) as given:
+        folder = given.scratch
+        unpack(given.plan, folder)
+        replayer = _replayer(given.store, replayer_key, folder)
         with processes_of(replayer, 1) as run, closing(ArchiveBytes(settings, folder / "archives")) as stored:
             archives = _ARCHIVES_TYPE.validate_json((folder / _ARCHIVES).read_bytes())
             try:
@@ -141,11 +137,7 @@ def prepare_replay_batch(settings: Settings, bundle: str, name: str) -> int:
             except (DccError, OSError, ValueError) as error:
                 log.warning("%s and those with it are left to the replay: %s", archives[0].key, error)
                 return 0
-        if not given.is_waited_for:
-            log.info("The replay no longer waits for %s, which it does by itself", name)
-            return 0
-        given.leave(name, folder / "result.tar")
-        return len(archives)
+        return len(archives) if given.leave(name, folder / "result.tar") else 0
 
 
 def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Path:
@@ -208,11 +200,11 @@ class ReplayWorkerResults(Exchange):
         self._keys = self.results()
         return self.archives
 
-    def put_bundle(self) -> str:
-        """Store what workers go by; returns its key."""
+    def put_replayer(self) -> None:
+        """Store what workers go by."""
         self.scratch.mkdir()
-        write_bundle(self.scratch / _BUNDLE, self._replayer)
-        return self.store.put(f"{self.folder}/{_BUNDLE}", self.scratch / _BUNDLE)
+        write_replayer(self.scratch / _REPLAYER, self._replayer)
+        self.work = self.store.put(f"{self.folder}/{_REPLAYER}", self.scratch / _REPLAYER)
 
     def put_batches(self) -> list[str]:
         """Store the batches for workers; returns their names."""
@@ -269,8 +261,8 @@ def prepared_by_workers(
     try:
         try:
             remove_old_replays(results.store)
-            bundle = results.put_bundle()
-            results.have_prepared(workers, bundle, results.put_batches(), lambda: on_progress(results.look()))
+            results.put_replayer()
+            results.have_prepared(workers, results.put_batches(), lambda: on_progress(results.look()))
         except (StoreUnreachableError, StoreRefusedError) as error:
             log.warning("Workers cannot be used: %s", error, extra={NOTICE: True})
         of = sum(map(len, parts))

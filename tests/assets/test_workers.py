@@ -180,8 +180,10 @@ def test_a_replay_whose_process_of_the_machine_is_killed_ends_as_by_itself(
     assert mark.exists()
     # All but the place of the rules.
     assert json.loads(found) | {"proposal": None} == json.loads(replayed.printed) | {"proposal": None}
-    assert "prepare_batch[batch_1] failed: " in said
-    assert "Stack Trace" not in said
+    log = (alone.root / "log").read_text()
+    assert " ERROR dcc_assets.batches" in log
+    assert "prepare_batch[batch_1] failed: " in log
+    assert "Stack Trace" not in said + log
     assert "Workers prepared 0 of 9 archives. This machine prepares the others." in said
 
 

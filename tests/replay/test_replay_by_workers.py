@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,42 +23,30 @@ from tests.support.data_installations import DataInstallation, experiments, spec
 from tests.support.databases import only_sqlite
 from tests.support.prepared_installations import PreparedInstallations
 from tests.support.prepared_processes import FORKED
+from tests.support.workers_here import WorkersHere
 
 pytestmark = [only_sqlite, pytest.mark.usefixtures("forked_workers")]
 
 KEYS = ("add/H.2013-10-31.1.impc.zip", "edit/H.2013-11-01.1.impc.zip", "delete/H.2013-11-02.1.impc.zip")
 
 
-@dataclass
-class HereAndNow:
-    """Workers that are functions of this process, with settings of their own; `between` is called before each batch."""
-
-    settings: Settings
-    between: Callable[[Exchange], object] = lambda _: None
-    after: Callable[[Exchange], object] = lambda _: None
-    done: list[int] = field(default_factory=list)
-
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
-        """Prepare batches one after the other."""
-        for name in names:
-            self.between(results)
-            self.done.append(prepare_replay_batch(self.settings, work, name))
-            check()
-        self.after(results)
+def here(settings: Settings, **events: Callable[[Exchange], object]) -> WorkersHere:
+    """Workers with settings of their own."""
+    return WorkersHere(partial(prepare_replay_batch, settings), **events)
 
 
-class Killed(HereAndNow):
+class Killed(WorkersHere):
     """A worker that is a process of its own, and is killed when it has left its first result."""
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Begin the first batch; the others nobody takes."""
-        worker = FORKED.Process(target=_prepare_until_killed, args=(self.settings, work, names[0]))
+        worker = FORKED.Process(target=_prepare_until_killed, args=(self.prepare, results.work, names[0]))
         worker.start()
         worker.join()
         assert worker.exitcode == -signal.SIGKILL
 
 
-def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
+def _prepare_until_killed(prepare: Callable[[str, str], int], work: str, name: str) -> None:
     leave = WorkerBatch.leave
 
     def last(given: WorkerBatch, part: str, result: Path) -> None:
@@ -66,7 +54,7 @@ def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     WorkerBatch.leave = last  # type: ignore[method-assign]
-    prepare_replay_batch(settings, work, name)
+    prepare(work, name)
 
 
 def fill(data: DataInstallation) -> None:
@@ -87,7 +75,7 @@ def filled(data: DataInstallation, prepared_installations: PreparedInstallations
 
 
 def run(
-    data: DataInstallation, workers: HereAndNow | None, tmp_path: Path, *, rules: str | None = None, **options: Any
+    data: DataInstallation, workers: WorkersHere | None, tmp_path: Path, *, rules: str | None = None, **options: Any
 ) -> Replay:
     """A replay by proposed projects, which leaves nothing in the store; proposed `rules` need processes that spawn."""
     proposal = ReplayProposal(reference={"projects": str(tmp_path / "projects.csv")}, rules=rules)
@@ -110,12 +98,12 @@ def test_workers_do_all_of_it_and_what_a_killed_replay_left_goes_after_a_day(
     store.put("replays/2013-10-31-0123456789ab/bundle", tmp_path / "left")
     of_session = store.put(f"{folder_of_session(1)}/plans/batch_1", tmp_path / "left")
     told: list[tuple[int, int]] = []
-    workers = HereAndNow(of_worker(filled, tmp_path))
+    workers = here(of_worker(filled, tmp_path))
     (tmp_path / "proposed.py").write_text(RULE)
     rules = str(tmp_path / "proposed.py")
     found = run(filled, workers, tmp_path, rules=rules, on_progress=lambda *numbers: told.append(numbers))
     assert store.keys() == [of_session]
-    assert workers.done == [3]
+    assert list(workers.given.values()) == [3]
     assert told == [(3, 3)] * 2
     assert "This machine prepares the others" not in caplog.text
     assert found == run(filled, None, tmp_path, rules=rules)
@@ -130,7 +118,7 @@ def test_one_text_is_judged_under_the_action_of_each_archive_that_has_it(
     filled.run()
     rules = tmp_path / "proposed.py"
     rules.write_text(RULE.replace("    yield", "    if at.document.action == 'add':\n        yield"))
-    found = run(filled, HereAndNow(of_worker(filled, tmp_path)), tmp_path, rules=str(rules))
+    found = run(filled, here(of_worker(filled, tmp_path)), tmp_path, rules=str(rules))
     judged = {str(one.document.archive) for one in found.changes for fact in one.appeared if fact.code == "D1"}
     assert judged == {KEYS[0]}
 
@@ -147,24 +135,24 @@ def test_what_workers_cannot_do_the_replay_does(
         results.store.delete(first)
         (Path(results.store.url) / second).write_bytes(b"damaged")
 
-    workers = HereAndNow(of_worker(filled, tmp_path), after=damage)
+    workers = here(of_worker(filled, tmp_path), after=damage)
     assert run(filled, workers, tmp_path) == alone
     assert "Workers prepared 2 of 3 archives. This machine prepares the others." in caplog.text
     assert f"of {KEYS[2]} and those with it cannot be read, and is made again" in caplog.text
 
     shared = filled.with_settings(executor=ExecutorKind.MULTIPROCESS)
-    lost = HereAndNow(of_worker(filled, tmp_path))
+    lost = here(of_worker(filled, tmp_path))
     assert run(shared, lost, tmp_path) == alone
-    assert lost.done == [0, 0, 0]
+    assert list(lost.given.values()) == [0, 0, 0]
     assert f"{KEYS[0]} and those with it are left to the replay" in caplog.text
 
-    assert run(filled, Killed(of_worker(filled, tmp_path)), tmp_path) == alone
+    assert run(filled, Killed(here(of_worker(filled, tmp_path)).prepare), tmp_path) == alone
     assert "Workers prepared 1 of 3 archives. This machine prepares the others." in caplog.text
 
 
 def test_a_worker_stops_that_nobody_waits_for_or_that_hangs(filled: DataInstallation, tmp_path: Path) -> None:
-    workers = HereAndNow(of_worker(filled, tmp_path), between=lambda results: results.withdraw_plans())
+    workers = here(of_worker(filled, tmp_path), before=lambda results: results.withdraw_plans())
     with pytest.raises(NotFoundError, match="nobody waits for it any more"):
         run(filled, workers, tmp_path)
     with pytest.raises(TimeoutError):
-        run(filled, HereAndNow(of_worker(filled, tmp_path, worker_patience=0.01)), tmp_path)
+        run(filled, here(of_worker(filled, tmp_path, worker_patience=0.01)), tmp_path)

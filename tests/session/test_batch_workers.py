@@ -6,11 +6,11 @@ import os
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,10 @@ from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches import planning
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
-from dcc.session.batches.exchange import Exchange
+from dcc.session.batches.exchange import Exchange, WorkerBatch
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
-from dcc.session.batches.results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.batches.worker import prepare_session_batch
+from dcc.session.batches.worker_results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
@@ -56,6 +56,7 @@ from tests.support.installations import MODIFIED, Folder, Installation, md5
 from tests.support.raising import raising
 from tests.support.served_sources import Web
 from tests.support.waiting import wait_until
+from tests.support.workers_here import WorkersHere
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
@@ -79,14 +80,14 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
     store = ObjectStore(first.settings)
     results = SessionWorkerResults(store, 1, tmp_path / "scratch", "")
     results.put_batch("batch_1", batch_of(first.folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
-    put = ObjectStore.put
+    leave = WorkerBatch.leave
 
-    def put_and_end(self: ObjectStore, name: str, path: Path) -> str:
-        key = put(self, name, path)
+    def leave_and_end(self: WorkerBatch, name: str, path: Path) -> bool:
+        is_wanted = leave(self, name, path)
         results.withdraw_plans()
-        return key
+        return is_wanted
 
-    monkeypatch.setattr(ObjectStore, "put", put_and_end)
+    monkeypatch.setattr(WorkerBatch, "leave", leave_and_end)
     done = prepare_session_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1")
     assert done == 1
     assert len(store.keys()) == 1
@@ -132,20 +133,6 @@ def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
     assert not list(leftovers[0].parent.iterdir())
 
 
-@dataclass
-class HereAndNow:
-    """Workers that are functions of this process; `given` are the batches that they were given."""
-
-    data: DataInstallation
-    given: list[str] = field(default_factory=list)
-
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
-        """Prepare batches one after the other."""
-        for name in names:
-            self.given.append(name)
-            prepare_session_batch(self.data.settings, self.data.tracker, self.data.qc, work, name)
-
-
 @pytest.fixture
 def first(tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path: Path) -> DataInstallation:
     """An installation that had no session yet, so that no reference data are in its QC database; it has an archive."""
@@ -157,11 +144,16 @@ def first(tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path:
     return data
 
 
-def validate(data: DataInstallation, workers: HereAndNow) -> None:
-    """Have a session take archives from workers, up to their validation."""
+def validate(
+    data: DataInstallation, of_worker: DataInstallation | None = None, **events: Callable[[Exchange], object]
+) -> list[str]:
+    """Have a session take archives from workers, up to their validation; the batches that these were given."""
+    there = of_worker or data
+    workers = WorkersHere(partial(prepare_session_batch, there.settings, there.tracker, there.qc), **events)
     with open_session(data.tracker, data.settings) as session:
         deque(crawl_file_sources(session, None), maxlen=0)
         deque(process_zip_actions(session, workers=workers), maxlen=0)
+    return list(workers.given)
 
 
 def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew(
@@ -174,11 +166,10 @@ def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew
     for key in (ZIP, wrong):
         documents = [{"file": name.replace(".1.", f".{key.split('.')[2]}.")} for name in (SPECIMENS, EXPERIMENTS)]
         (first.folder.path / f"{key}.manifest.json").write_text(json.dumps([beside, *documents]), "utf-8")
-    workers = HereAndNow(first)
-    validate(first, workers)
+    given_out = validate(first)
     with caplog.at_level(logging.INFO):
         first.take_up()
-    assert workers.given == ["batch_1"]
+    assert given_out == ["batch_1"]
     assert first.states() == {ZIP: "qc pending", wrong: "unzip failed"}
     assert "prepared again" not in caplog.text
     # The archive store has what the workers fetched.
@@ -189,7 +180,7 @@ def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew
 def test_what_was_prepared_by_other_reference_data_is_prepared_anew(
     first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    validate(first, HereAndNow(first))
+    validate(first)
     fewer = tmp_path / "projects.csv"
     fewer.write_text("".join((SHIPPED / "projects.csv").read_text("utf-8").splitlines(keepends=True)[:-1]), "utf-8")
     with caplog.at_level(logging.INFO):
@@ -207,29 +198,15 @@ def test_a_worker_has_a_web_server_send_only_what_the_session_has_not(
     web.server.etag = lambda content: f'"{md5(content)[:8]}"'
     key, folder = ZIP.replace(".1.impc", ".3.impc"), web.register(first.base)
     folder.put(key, bad)
-    validate(first, HereAndNow(first))
+    validate(first)
     folder.put(key, other if is_changed else bad, MODIFIED + 1)
-    validate(first, HereAndNow(first))
+    validate(first)
     asked = [headers.get("If-Modified-Since") for headers in web.archive_requests()]
     assert asked == [None, "Tue, 13 May 2014 16:53:20 GMT"]
     query = select(ZipDownload.outcome, ZipDownload.etag).where(ZipDownload.content_size_bytes > 0)
     ended = [one.outcome for one in rows_in(first.tracker, query.order_by(ZipDownload.id)) if one.etag]
     assert ended == ["finished", "finished" if is_changed else "not_modified"]
     assert first.states()[key] == "xsd failed"
-
-
-@dataclass
-class Between(HereAndNow):
-    """Workers before and after whose work something happens."""
-
-    before: Callable[[], object] = lambda: None
-    after: Callable[[], object] = lambda: None
-
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
-        """Prepare batches one after the other."""
-        self.before()
-        super().run(work, names, check, results)
-        self.after()
 
 
 @only_sqlite
@@ -239,8 +216,7 @@ def test_an_archive_damaged_on_its_way_to_a_worker_is_fetched_from_its_source(
     """One damaged transfer does not make the centre guilty: the second one is by the session."""
     key, folder = ZIP.replace(".1.impc", ".3.impc"), web.register(first.base)
     good = folder.put(key, specimens("2013-10-31.3"))
-    damaged = Between(first, before=lambda: folder.put(key, b"#" * len(good)), after=lambda: folder.put(key, good))
-    validate(first, damaged)
+    validate(first, before=lambda _: folder.put(key, b"#" * len(good)), after=lambda _: folder.put(key, good))
     assert first.states() == {ZIP: "xsd done", key: "xsd done"}
     assert count_in(first.tracker, BadCopy) == 0
 
@@ -254,15 +230,13 @@ def test_workers_begin_no_round_at_a_source_that_was_paused_or_closed_its_window
     monkeypatch.setattr(planning, "MAX_ARCHIVES", 1)
     number, closed = first.folder.source_id, f"{(utc_now() + timedelta(hours=2)):%H:00}-{utc_now():%H:00}"
 
-    def leave_alone() -> None:
+    def leave_alone(_: Exchange) -> None:
         if how == "paused":
             in_writing(first.tracker, set_pause, number, Pause("The server moves", "ann", utc_now()))
         else:
             in_writing(first.tracker, change_source, number, windows=closed)
 
-    workers = Between(first.with_settings(downloads_per_source=1), after=leave_alone)
-    validate(workers.data, workers)
-    assert workers.given == ["batch_1"]
+    assert validate(first.with_settings(downloads_per_source=1), after=leave_alone) == ["batch_1"]
 
 
 @only_sqlite
@@ -295,11 +269,11 @@ def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
 
 @only_sqlite
 def test_a_session_that_ends_while_workers_prepare_leaves_them_nothing_to_do(first: DataInstallation) -> None:
-    def end() -> None:
+    def end(_: Exchange) -> None:
         raise SessionTimeLimitError("Its time is up.")
 
     with pytest.raises(SessionTimeLimitError):
-        validate(first, Between(first, before=end))
+        validate(first, before=end)
     assert ObjectStore(first.settings).keys() == []
     assert not list(first.settings.staging_directory.glob(".workers-*"))
 
@@ -312,14 +286,14 @@ def test_a_store_that_is_away_as_plans_are_withdrawn_costs_no_results_and_one_wa
     first.put(ZIP.replace(".1.impc", ".2.impc"), specimens("2013-10-31.2"))
     away = raising(StoreUnreachableError("The store is away."))
 
-    def go_away() -> None:
+    def go_away(_: Exchange) -> None:
         monkeypatch.setattr(ObjectStore, "delete", away)
         if stays_away:
             monkeypatch.setattr(ObjectStore, "get", away)
         else:
             shutil.rmtree(first.folder.path)
 
-    validate(first.with_settings(downloads_per_source=1), Between(first, after=go_away))
+    validate(first.with_settings(downloads_per_source=1), after=go_away)
     assert set(first.states().values()) == {"xsd done"}
     assert caplog.text.count("cannot be read, and is made again") == stays_away
 
@@ -360,8 +334,8 @@ def test_what_a_worker_fetched_and_is_lost_on_the_session_s_disk_is_fetched_from
         bundle.with_name(ARCHIVE).unlink()
         return found
 
-    monkeypatch.setattr("dcc.session.batches.results.open_bundle", open_and_lose)
-    validate(first, HereAndNow(first))
+    monkeypatch.setattr("dcc.session.batches.worker_results.open_bundle", open_and_lose)
+    validate(first)
     assert first.states() == {ZIP: "xsd done"}
 
 
@@ -378,7 +352,7 @@ def test_a_session_holds_what_workers_fetched_only_once(
         remove(self)
 
     monkeypatch.setattr(SessionWorkerResults, "remove", look_and_remove)
-    validate(first, HereAndNow(first))
+    validate(first)
     assert first.states() == {ZIP: "xsd done"}
     assert left == []
 
@@ -388,9 +362,7 @@ def test_without_a_qc_database_workers_are_given_nothing_and_the_session_validat
     first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     empty = first.with_settings(qc_url=SecretStr(f"sqlite:///{tmp_path / 'empty.db'}"))
-    workers = HereAndNow(empty)
-    validate(empty, workers)
-    assert workers.given == []
+    assert validate(empty) == []
     assert "Workers are given nothing" in caplog.text
     assert first.states() == {ZIP: "xsd done"}
 
@@ -407,7 +379,7 @@ def test_findings_by_other_schemas_than_the_session_s_do_not_count(
     if not has_same:
         schema = xsd / SCHEMA_FILES[DocumentKind.SPECIMEN]
         schema.write_text(schema.read_text("utf-8").replace('name="litterId"', 'name="litter"'), "utf-8")
-    validate(first.with_settings(xsd_dir=xsd), HereAndNow(first))
+    validate(first.with_settings(xsd_dir=xsd), first)
     assert set(first.states().values()) == {"xsd done" if has_same else "xsd failed"}
     assert caplog.text.count("Workers check documents by other schemas") == (not has_same)
 

@@ -1,1 +1,1 @@
-"""Commands that run a session."""
+"""Commands that run and list sessions."""

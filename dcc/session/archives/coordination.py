@@ -41,7 +41,7 @@ from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
 from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
 from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
-from dcc.session.batches.results import SessionWorkerResults
+from dcc.session.batches.worker_results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import SourceDownloads
 from dcc.session.fetching.transfer_events import (

@@ -25,7 +25,7 @@ from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.batches.exchange import Workers
-from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
+from dcc.session.batches.worker_results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
 from dcc.session.crawling import record_second_listing, relist
 from dcc.session.listing_sources import RelistedSource, list_again
 from dcc.session.prepare.archive_checks import Setup

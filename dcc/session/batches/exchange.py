@@ -9,7 +9,8 @@ import logging
 import shutil
 import tarfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, TypeVar
@@ -17,6 +18,8 @@ from uuid import uuid4
 
 from dcc.errors import DccError, NotFoundError, StoreUnreachableError
 from dcc.runtime.clock import utc_today
+from dcc.runtime.private_files import scratch_directory
+from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -47,18 +50,17 @@ def new_folder_of_replay() -> str:
 
 
 def is_replay(work: str) -> bool:
-    """Whether batches are of a replay, and not of a session; see `Workers`."""
+    """Whether batches are of a replay, and not of a session; see `Exchange`."""
     return work.startswith(f"{REPLAYS}/")
 
 
 class Workers(Protocol):
     """Runs workers that prepare batches."""
 
-    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+    def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Have batches prepared, by their names in the store; returns when nothing more comes to the `results`.
 
-        `work` is the folder of a session, or the key of what a replay goes by. `check` is called now and then, and
-        raises if the work must stop.
+        `check` is called now and then, and raises if the work must stop.
         """
         ...
 
@@ -66,7 +68,8 @@ class Workers(Protocol):
 class Exchange(ABC):
     """The side of the process that gives batches. All methods raise as the store.
 
-    `OF` is the work in messages, and `LEFT_UNTIL` when leftovers in the store are removed.
+    `work` is all that workers get: the folder of a session, or the key of what a replay goes by. `OF` is the work in
+    messages, and `LEFT_UNTIL` when leftovers in the store are removed.
     """
 
     OF: ClassVar[str]
@@ -74,6 +77,7 @@ class Exchange(ABC):
 
     def __init__(self, store: ObjectStore, folder: str, scratch: Path) -> None:
         self.store, self.folder, self.scratch = store, folder, scratch
+        self.work = folder
         self._is_away = False
 
     def put_plan(self, name: str, path: Path) -> None:
@@ -84,9 +88,9 @@ class Exchange(ABC):
         """Remove the plans of batches: a worker that still works on one stops."""
         delete_below(self.store, f"{self.folder}/{_PLANS}/")
 
-    def have_prepared(self, workers: Workers, work: str, names: Sequence[str], check: Callable[[], object]) -> int:
+    def have_prepared(self, workers: Workers, names: Sequence[str], check: Callable[[], object]) -> int:
         """Have `workers` prepare batches; returns the number of archives that are there then."""
-        workers.run(work, names, check, self)
+        workers.run(self, names, check)
         # What is there counts, even if the store is away as plans are withdrawn.
         self.look()
         self.withdraw_plans()
@@ -129,24 +133,36 @@ class Exchange(ABC):
 
 
 class WorkerBatch:
-    """The side of a worker: a batch, whose plan is the file `path`. Raises NotFoundError if it was withdrawn."""
+    """The side of a worker: a batch, whose plan is the file `plan` in a folder of its own, `scratch`."""
 
-    def __init__(self, store: ObjectStore, folder: str, name: str, path: Path) -> None:
-        self._store, self._folder = store, folder
+    def __init__(self, store: ObjectStore, folder: str, name: str, scratch: Path) -> None:
+        self.store, self.scratch, self.plan = store, scratch, scratch / "plan"
+        self._folder, self._name = folder, name
         found = store.keys(f"{_plan(folder, name)}.")
         if not found:
             raise NotFoundError(f"The store {store.url} has no batch {name}: nobody waits for it any more.")
         self._key = found[0]
-        store.get(self._key, path)
+        store.get(self._key, self.plan)
 
     @property
     def is_waited_for(self) -> bool:
         """Whether results are still wanted."""
-        return self._store.exists(self._key)
+        return self.store.exists(self._key)
 
-    def leave(self, name: str, path: Path) -> None:
-        """Leave a result."""
-        self._store.put(f"{self._folder}/{_RESULTS}/{name}", path)
+    def leave(self, name: str, path: Path) -> bool:
+        """Leave a result, if it is still wanted; returns whether it is."""
+        if not self.is_waited_for:
+            log.info("Nobody waits for %s of %s any more", self._name, self._folder)
+            return False
+        self.store.put(f"{self._folder}/{_RESULTS}/{name}", path)
+        return True
+
+
+@contextmanager
+def taken_batch(settings: Settings, folder: str, name: str) -> Iterator[WorkerBatch]:
+    """A batch, by its name in the folder of a session or replay. Raises NotFoundError if it was withdrawn."""
+    with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as scratch:
+        yield WorkerBatch(ObjectStore(settings), folder, name, scratch)
 
 
 def unpack(bundle: Path, folder: Path) -> None:

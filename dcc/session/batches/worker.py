@@ -19,9 +19,8 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
-from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
-from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
+from dcc.session.batches.exchange import WorkerBatch, taken_batch
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
@@ -32,7 +31,6 @@ from dcc.settings import Settings
 from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre
 from dcc.tracker.register.centres import imits_names
@@ -41,31 +39,28 @@ from dcc.tracker.register.source_addresses import load_addresses
 log = logging.getLogger(__name__)
 
 
-def prepare_session_batch(settings: Settings, tracker: Engine, qc: Engine, session: str, name: str) -> int:
-    """Fetch and prepare the archives of a batch by its name in a session's folder; returns the number of results.
+def prepare_session_batch(settings: Settings, tracker: Engine, qc: Engine, folder: str, name: str) -> int:
+    """Fetch and prepare the archives of a batch by its name in a session's `folder`; returns the number of results.
 
     A failed archive, and those after a source that cannot be reached, are left to the session. An archive that takes
     longer than DCC_WORKER_PATIENCE ends this process, so that a worker that hangs is soon free again. If the session
     removes the batch, nothing more is stored. Raises NotFoundError for a missing batch, StoreUnreachableError and the
     `unreachable` error of either database.
     """
-    with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
-        given = WorkerBatch(ObjectStore(settings), session, name, folder / "batch.json")
-        batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
+    with taken_batch(settings, folder, name) as given:
+        batch = BATCH_TYPE.validate_json(given.plan.read_bytes())
         address, centres = run_reading(tracker, lambda connection: _source_and_centres(connection, batch))
         names = run_reading(tracker, imits_names)
         basis = run_reading(qc, lambda connection: _basis(connection, names))
         setup = Setup.from_settings(settings, centres)
         connection_slots = ConnectionSlots(tracker, settings)
-        worker = _Worker(settings.for_protocol(address.protocol), folder, setup, basis, connection_slots)
+        worker = _Worker(settings.for_protocol(address.protocol), given.scratch, setup, basis, connection_slots)
         done = 0
         try:
             with connection_slots.keep_alive():
                 for archive, bundle in worker.bundles(address, batch, given):
-                    if not given.is_waited_for:
-                        log.info("The session no longer waits for %s, which it does by itself", name)
+                    if not given.leave(f"{archive.key}", bundle):
                         break
-                    given.leave(f"{archive.key}", bundle)
                     done += 1
         finally:
             faulthandler.cancel_dump_traceback_later()

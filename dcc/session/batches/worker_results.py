@@ -187,7 +187,7 @@ def prepared_by_workers(
             # documents, and reports what cannot be read then.
             with current(open_qc_database(settings), patience_seconds=settings.database_retry) as qc:
                 ensure_reference(qc, settings)
-            _have_prepared(workers, results, session, planned)
+            _have_prepared_in_rounds(workers, results, session, planned)
         except (StoreUnreachableError, StoreRefusedError) as error:
             session.record_task_error(Phase.DOWNLOAD, error)
         except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
@@ -240,7 +240,7 @@ def _with_held_copies(batch: PlannedBatch, staging: Staging, earlier: Mapping[in
     return replace(batch, archives=tuple(replace(one, earlier=held(one)) for one in batch.archives))
 
 
-def _have_prepared(
+def _have_prepared_in_rounds(
     workers: Workers, results: SessionWorkerResults, session: Session, planned: Sequence[PlannedSubmission]
 ) -> None:
     """Have workers fetch and prepare the planned archives, in rounds, as long as a round has results.
@@ -260,7 +260,7 @@ def _have_prepared(
             number += 1
             names.append(f"batch_{number}")
             results.put_batch(names[-1], _with_held_copies(batch, staging, earlier))
-        prepared = results.have_prepared(workers, results.folder, names, session.raise_if_over)
+        prepared = results.have_prepared(workers, names, session.raise_if_over)
         session_log.info("Workers have prepared %d archives in %d batches", prepared, number)
         if prepared == before:
             return
