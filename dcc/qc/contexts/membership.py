@@ -28,7 +28,6 @@ from sqlalchemy import (
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.qc.apply.versions import same_animal
-from dcc.qc.contexts.affected_runs import own_strain
 from dcc.qc.models import COLONY, CONTEXT, ENTITY_TABLES, EXPERIMENT, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
@@ -89,6 +88,11 @@ class Share(NamedTuple):
 def genotype_of(specimen: Any) -> ColumnElement[str]:
     """The genotype of a row of `specimen`, or of an alias."""
     return case((specimen.c.is_baseline, BASELINE), else_=or_unknown(specimen.c.colony_id))
+
+
+def own_strain(specimen: Any) -> ColumnElement[str | None]:
+    """The strain that a specimen itself names; null if it is missing or blank."""
+    return func.nullif(func.rtrim(specimen.c.strain_id), "")
 
 
 def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
