@@ -28,9 +28,7 @@ from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED
-
-SETTLED: Final = State(Phase.QC, Status.DONE)
+from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, QC_DONE
 
 _REOPENED: Final = "A data context that the document has data in was opened again."
 
@@ -98,7 +96,7 @@ def update_document_states(work: DataSession) -> Iterator[SubmissionData]:
     if not changed:
         return
     task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
-    work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == SETTLED}, _REOPENED)
+    work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == QC_DONE}, _REOPENED)
     stored = run_reading(work.qc, lambda connection: documents_of(connection, [one for one, _ in changed]))
     yield from _record(work, Phase.QC, changed, stored)
     work.session.finish_task(task, TaskStatus.SUCCEEDED)
@@ -121,10 +119,10 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
             for one, state in settling
             if one.state.phase is Phase.QC and one.xml_id not in gone and states.get(one.xml_id) == one.state
         ]
-        back = [document.xml_id for document, _ in changed if document.state == SETTLED]
+        back = [document.xml_id for document, _ in changed if document.state == QC_DONE]
         progress.reopen_documents(connection, dict.fromkeys(back, AWAITING_QC), author, reason)
         progress.report(connection, [StateReport(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
-        done = sum(state == SETTLED for _, state in changed)
+        done = sum(state == QC_DONE for _, state in changed)
         return QcResult(done, len(changed) - done, len(back))
 
     return run_writing(tracker, settle)
@@ -136,17 +134,17 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     Documents that are done and have no open context, in the long run nearly all, are not read.
     """
     unsettled = load_unfinished(connection)
-    wanted = {xml_id: AWAITING_QC if xml_id in open_ids else SETTLED for xml_id in unsettled}
+    wanted = {xml_id: AWAITING_QC if xml_id in open_ids else QC_DONE for xml_id in unsettled}
     changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
     others = load_qc_states(connection, open_ids - unsettled.keys())
-    changed |= {xml_id: AWAITING_QC for xml_id, state in others.items() if state == SETTLED}
+    changed |= {xml_id: AWAITING_QC for xml_id, state in others.items() if state == QC_DONE}
     documents = load_documents(connection, changed, settings.naming)
     return [_ChangedDocument(document, changed[document.xml_id]) for document in documents]
 
 
 def _gone(connection: Connection, settling: Iterable[_ChangedDocument]) -> set[int]:
     """The `xml_file` ids of documents that would be done, although the QC database misses them."""
-    to_be_done = [document for document, state in settling if state == SETTLED]
+    to_be_done = [document for document, state in settling if state == QC_DONE]
     applied = documents_of(connection, to_be_done)
     return {document.xml_id for document in to_be_done if document.xml_id not in applied}
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, func, select
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import HELD, Problem, SubmissionKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
@@ -128,7 +128,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
         .join(XmlLog)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
-        .where(AnException.short_name != HELD, FAILING)
+        .where(FAILING)
         .group_by(latest.c.za_id, XmlFile.phase_id)
         .subquery()
     )
