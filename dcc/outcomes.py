@@ -25,8 +25,11 @@ LEFT_OUT = {phase: f"left_out_{phase.short_name}" for phase in Phase if Phase.UP
 """The steps that settings may leave out, each with the kind of the entry in a document's log that says so."""
 STEP_LEFT_OUT = {kind: phase for phase, kind in LEFT_OUT.items()}
 """The same the other way round."""
-NOTES = frozenset({HELD, *STEP_LEFT_OUT})
-"""The kinds of entries in a document's log that tell of no finding nor error."""
+NOTES = {
+    HELD: "A document that would change much, or has data of another centre, waits to be confirmed.",
+    **dict.fromkeys(STEP_LEFT_OUT, "The settings leave a step out of a document."),
+}
+"""The kinds of entries in a document's log that tell of no finding nor error, and what each means."""
 DECLINED = "declined"
 """The kind of a reason: the archive on another centre's source was turned down."""
 WAITS = "waits"

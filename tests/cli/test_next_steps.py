@@ -36,7 +36,7 @@ def talking(dcc: Dcc) -> Dcc:
 
 def test_every_command_has_a_next_one_or_a_reason_for_none() -> None:
     names = {" ".join(path) for path in LEAVES}
-    assert NEXT.keys() | UNSUGGESTED == names
+    assert NEXT.keys() | UNSUGGESTED == names, "Say in dcc/cli/shell/next_steps.py what comes after a command."
     assert NEXT.keys() & UNSUGGESTED == set()
     assert all(NEXT.values())
 
