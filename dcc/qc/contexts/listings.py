@@ -182,8 +182,6 @@ _OVERVIEWS: Final = {
     "animals": OVERVIEW_ANIMAL,
     "metadata-groups": GROUP,
 }
-OVERVIEWS: Final = tuple(_OVERVIEWS)
-"""The overviews by name."""
 
 
 def list_overview(connection: Connection, name: str, centre: str | None = None) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ them is opened again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
@@ -31,15 +30,6 @@ from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, QC_DONE
 
 _REOPENED: Final = "A data context that the document has data in was opened again."
-
-
-@dataclass(frozen=True, slots=True)
-class QcResult:
-    """The number of documents now (qc, done), now (qc, pending), and of the latter, formerly done."""
-
-    done: int
-    pending: int
-    reopened: int
 
 
 class _ChangedDocument(NamedTuple):
@@ -102,7 +92,7 @@ def update_document_states(work: DataSession) -> Iterator[SubmissionData]:
     work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
-def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:
+def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> None:
     """Let the tracker's documents follow the states of the data contexts, after a wrangler changed those.
 
     Documents that are missing in the QC database are left to the next session. `author` and `reason` are recorded with
@@ -112,7 +102,7 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
     settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings))
     gone = run_reading(qc, lambda connection: _gone(connection, settling))
 
-    def settle(connection: Connection) -> QcResult:
+    def settle(connection: Connection) -> None:
         states = load_qc_states(connection, [one.xml_id for one, _ in settling])
         changed = [
             (one, state)
@@ -122,10 +112,8 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
         back = [document.xml_id for document, _ in changed if document.state == QC_DONE]
         progress.reopen_documents(connection, dict.fromkeys(back, AWAITING_QC), author, reason)
         progress.report(connection, [StateReport(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
-        done = sum(state == QC_DONE for _, state in changed)
-        return QcResult(done, len(changed) - done, len(back))
 
-    return run_writing(tracker, settle)
+    run_writing(tracker, settle)
 
 
 def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[_ChangedDocument]:
