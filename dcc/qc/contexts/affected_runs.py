@@ -79,7 +79,7 @@ def _of_others(is_due: ColumnElement[bool]) -> Select[Any]:
 
 
 def _with_changed_owner(changed_by: ColumnElement[Any], given: str) -> Select[Any]:
-    """The runs of experiments, lines and housings of which the given documents opened or ended a version of others."""
+    """The runs that others brought, if the given documents opened or ended their experiment, line or housing."""
     owned = and_(RUN.c.owner_kind == LIFETIME.c.entity_kind, RUN.c.owner_id == LIFETIME.c.entity_id)
     has_runs = only_compared(LIFETIME.c.entity_kind) != EntityKind.SPECIMEN.value
     runs = select(RUN.c.id, changed_by.label("changed_by")).select_from(LIFETIME).join(RUN, owned)
@@ -87,7 +87,7 @@ def _with_changed_owner(changed_by: ColumnElement[Any], given: str) -> Select[An
 
 
 def _on_changed_animal(changed_by: ColumnElement[Any], given: str, is_due: ColumnElement[bool]) -> Select[Any]:
-    """The runs of current experiments on specimens of which the given documents opened or ended a version.
+    """The runs of current experiments on animals, if the given documents opened or ended a version of these.
 
     Without those whose own document is due and newer: it is given, too, and then their cause, or comes later.
     """
