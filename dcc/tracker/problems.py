@@ -15,7 +15,7 @@ from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
 _FAILS: Final = ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
-FAILING: Final = _FAILS & AnException.short_name.not_in(NOTES)
+FAILS_DOCUMENT: Final = _FAILS & AnException.short_name.not_in(NOTES)
 """Whether an entry of `xml_log`, joined with its kind, fails its document; one without a severity does."""
 
 KIND: Final = AnException.short_name.label("kind")

@@ -28,7 +28,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipDownload,
 )
-from dcc.tracker.problems import FAILING
+from dcc.tracker.problems import FAILS_DOCUMENT
 from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.submission_rows import newest_downloads
 
@@ -152,7 +152,7 @@ def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
         documents.join(XmlLog)
         .join(AnException)
         .where(XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
-        .where(FAILING)
+        .where(FAILS_DOCUMENT)
         .add_columns(func.count().label("findings")),
         select(CrawlFinding.file_source_id, func.count().label("findings"))
         .where(CrawlFinding.session_id == session.id)

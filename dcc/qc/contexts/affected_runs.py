@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, false, func, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, false, func, select, union_all
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.naming import DocumentKind
@@ -56,11 +56,11 @@ def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> 
     return _withdrawals(_described(connection, document_ids))
 
 
-def _withdrawals(rows: Iterable[Row[Any]]) -> list[int]:
+def _withdrawals(rows: Iterable[Any]) -> list[int]:
     return [row.id for row in rows if row.action == DocumentAction.UNDO]
 
 
-def _described(connection: Connection, document_ids: Collection[int]) -> Sequence[Row[Any]]:
+def _described(connection: Connection, document_ids: Collection[int]) -> Sequence[Any]:
     """The id, kind and action of documents, in the order of their ids."""
     return connection.execute(_DESCRIBED, {"documents": as_json(document_ids)}).all()
 
