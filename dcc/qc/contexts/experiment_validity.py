@@ -19,7 +19,7 @@ from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import same_animal, with_experiments
 from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters, is_changed_version_of
-from dcc.qc.contexts.builds import documents_due_for_contexts
+from dcc.qc.contexts.builds import DUE, Build
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 
@@ -108,7 +108,7 @@ def _due() -> Select[Any]:
     is_undo = DOCUMENT.c.action == DocumentAction.UNDO.value
     changes = or_(is_undo, and_(of_specimens, or_(~is_new, found, invalid)))
     columns = (DOCUMENT.c.id, DOCUMENT.c.kind, DOCUMENT.c.zip_file, changes.label("changes_animals"))
-    return select(*columns).where(documents_due_for_contexts())
+    return select(*columns).where(DUE[Build.CONTEXTS])
 
 
 _DUE: Final = _due()

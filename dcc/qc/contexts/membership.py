@@ -161,15 +161,10 @@ def _without_blanks(values: Sequence[Any]) -> list[Any]:
     return [values[0], *(text.rstrip(" ") for text in values[1:])]
 
 
-class CorrectedMembers(NamedTuple):
-    """The former and the present keys of runs that changed."""
-
-    before: set[Member]
-    now: set[Member]
-
-
-def correct_members(connection: Connection, run_ids: Collection[int], present: Set[Member]) -> CorrectedMembers:
-    """Count runs under their `present` keys only."""
+def correct_members(
+    connection: Connection, run_ids: Collection[int], present: Set[Member]
+) -> tuple[set[Member], set[Member]]:
+    """Count runs under their `present` keys only; returns the former and the present keys of runs that changed."""
     recorded = recorded_members(connection, run_ids)
     changed = {member.procedure_run_id for member in recorded ^ present}
     before = {member for member in recorded if member.procedure_run_id in changed}
@@ -178,7 +173,7 @@ def correct_members(connection: Connection, run_ids: Collection[int], present: S
         connection.execute(_FORGET, {"runs": chunk})
     if now:
         insert_bulk(connection, MEMBER, sorted(now))
-    return CorrectedMembers(before, now)
+    return before, now
 
 
 def measured_procedures(connection: Connection) -> list[tuple[str, str]]:
