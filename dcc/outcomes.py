@@ -25,6 +25,11 @@ LEFT_OUT = {phase: f"left_out_{phase.short_name}" for phase in Phase if Phase.UP
 """The steps that settings may leave out, each with the kind of the entry in a document's log that says so."""
 STEP_LEFT_OUT = {kind: phase for phase, kind in LEFT_OUT.items()}
 """The same the other way round."""
+NOTES = {
+    HELD: "A document that would change much, or has data of another centre, waits to be confirmed.",
+    **dict.fromkeys(STEP_LEFT_OUT, "The settings leave a step out of a document."),
+}
+"""The kinds of entries in a document's log that tell of no finding nor error, and what each means."""
 DECLINED = "declined"
 """The kind of a reason: the archive on another centre's source was turned down."""
 WAITS = "waits"
@@ -179,7 +184,7 @@ class Problem:
     @property
     def is_error(self) -> bool:
         """Whether it fails a document: not a warning, nor unchecked, nor something to be confirmed."""
-        return self.kind != HELD and self.severity.fails
+        return self.kind not in NOTES and self.severity.fails
 
 
 @dataclass(frozen=True, slots=True)

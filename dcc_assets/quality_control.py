@@ -85,7 +85,7 @@ def chosen_contexts(
     if missing:
         raise NotFoundError(
             f"The QC database has no data contexts of the centre {min(missing)}. They are built by the sessions that "
-            "upload its data: see `dcc qc status`."
+            "upload its data: see `dcc status`."
         )
 
 

@@ -249,3 +249,16 @@ def test_the_commands_of_the_wranglers_table_take_json_except_the_one_it_names()
                 look_up_dcc([*words, "--json"])
         else:
             look_up_dcc([*words, "--json"])
+
+
+def test_texts_of_the_platform_name_commands_that_exist() -> None:
+    context = click.Context(dcc)
+    groups = "|".join(name for name in dcc.commands if isinstance(dcc.get_command(context, name), click.Group))
+    named = {
+        (group, name)
+        for path in ROOT.glob("dcc*/**/*.py")
+        for group, name in re.findall(rf"\bdcc ({groups}) ([a-z-]+)", path.read_text("utf-8"))
+    }
+    assert len(named) > 40
+    for words in named:
+        look_up_dcc([*words])

@@ -8,14 +8,15 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, false, func, select
 
 from dcc.messages import Message, message_from_json, message_to_json
-from dcc.outcomes import Problem
+from dcc.outcomes import NOTES, Problem
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipActionLog, ZipLog
 from dcc.tracker.submission_rows import group_pairs, newest_downloads
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
-FAILING: Final = ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
-"""Whether an entry of `xml_log` has a severity that fails its document, as one without any has."""
+_FAILS: Final = ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
+FAILS_DOCUMENT: Final = _FAILS & AnException.short_name.not_in(NOTES)
+"""Whether an entry of `xml_log`, joined with its kind, fails its document; one without a severity does."""
 
 KIND: Final = AnException.short_name.label("kind")
 OF_DOCUMENT: Final = (KIND, XmlLog.message, XmlLog.line, XmlLog.col, XmlLog.code, XmlLog.details, XmlLog.severity)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, delete, func, select
 
 from dcc.databases.transactions import insert_rows
 from dcc.messages import count_of
-from dcc.outcomes import HELD, AttemptOutcome
+from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry, list_sessions, step_of
 from dcc.tracker.listings.findings import ONLY_NOTED
@@ -28,7 +28,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipDownload,
 )
-from dcc.tracker.problems import FAILING
+from dcc.tracker.problems import FAILS_DOCUMENT
 from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.submission_rows import newest_downloads
 
@@ -152,7 +152,7 @@ def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
         documents.join(XmlLog)
         .join(AnException)
         .where(XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
-        .where(FAILING, AnException.short_name != HELD)
+        .where(FAILS_DOCUMENT)
         .add_columns(func.count().label("findings")),
         select(CrawlFinding.file_source_id, func.count().label("findings"))
         .where(CrawlFinding.session_id == session.id)

@@ -49,6 +49,7 @@ WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
 
 AWAITING_QC: Final = State(Phase.QC, Status.PENDING)
 """State of a document that waits for a wrangler, not for a session."""
+QC_DONE: Final = State(Phase.QC, Status.DONE)
 
 
 def _rank(state: State) -> tuple[bool, int, int]:

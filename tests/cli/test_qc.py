@@ -11,6 +11,7 @@ from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.settings import load_settings
+from dcc.vocabulary import ContextEvent, ContextState
 from tests.cli.conftest import Dcc
 from tests.support.plot_data import GLUCOSE, NEW, WEIGHT, series, submit_history, submit_new, weighed
 from tests.support.qc_contexts import submit
@@ -80,6 +81,13 @@ def test_nothing_is_decided_about_everything_unless_all_is_said(dcc: Dcc) -> Non
     for command in ("done", "reopen", "issue"):
         assert "--all" in dcc("qc", command, "--reason", "by mistake", exit_code=2).stderr
     assert all(len(dcc.json("qc", "history", "--centre", centre)) == number for centre, number in (("H", 2), ("J", 1)))
+
+
+def test_the_help_names_every_state_and_every_event(dcc: Dcc) -> None:
+    told = dcc("qc", "--help").stdout
+    assert [state for state in ContextState if state not in told] == []
+    told = dcc("qc", "history", "--help").stdout
+    assert [event for event in ContextEvent if event not in told] == []
 
 
 @pytest.mark.usefixtures("submitted")

@@ -14,7 +14,7 @@ from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.document_log import rewrite_log
-from dcc.session.data.document_problems import problems_of, worst_first
+from dcc.session.data.document_problems import active_findings, problems_of
 from dcc.session.data.document_queries import load_due
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker import progress
@@ -238,5 +238,5 @@ def test_what_fails_a_document_comes_first_and_what_is_waived_not_at_all() -> No
         finding(Severity.ERROR, "d", is_waived=True),
         finding(Severity.FATAL, "e"),
     ]
-    assert [one.message for one in worst_first(findings)] == ["c", "e", "b", "a"]
+    assert [one.message for one in active_findings(findings)] == ["c", "e", "b", "a"]
     assert [one.message for one in problems_of(findings, 4, 10)] == ["c", "e", "b", "a"]

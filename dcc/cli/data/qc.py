@@ -50,7 +50,6 @@ _FILTERS = (
     ("--strain", "Only of this strain, such as MGI:2159965."),
 )
 _OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
-_FLEXIBLE = ("pipeline", "strain", "changed", "genotype", "author", "document", "zip_action", "measurements", "state")
 _CONTEXT = "centre, pipeline, genotype, strain, procedure, parameter"
 
 
@@ -71,6 +70,9 @@ _deciding = options(
     click.option("--reason", required=True, help="Why; kept in the history."),
     json_option,
 )
+
+
+_UNDECIDED = {2: "no context was selected, an unknown centre, or the reason is empty"}
 
 
 @click.group(cls=CommandGroup)
@@ -104,14 +106,18 @@ def contexts(**filters: Any) -> None:
 
     with reading_qc() as connection:
         entries = list_contexts(connection, _filter_of(connection, filters))
-    echo_list(entries, f"{_CONTEXT}, measurements, state, issues, changed", flexible=_FLEXIBLE[:4])
+    echo_list(
+        entries,
+        f"{_CONTEXT}, measurements, state, issues, changed",
+        flexible=("pipeline", "strain", "changed", "genotype"),
+    )
     if not wants_json():
         click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
 @qc.command(
     examples=['dcc qc done --centre H --procedure IMPC_CBC_001 --reason "looked at all charts"'],
-    exits={2: "no context was selected, an unknown centre, or the reason is empty"},
+    exits=_UNDECIDED,
 )
 @_deciding
 def done(reason: str, every: bool, **filters: Any) -> None:
@@ -132,7 +138,7 @@ def done(reason: str, every: bool, **filters: Any) -> None:
 @qc.command(
     "reopen",
     examples=['dcc qc reopen --centre H --reason "submitted again"'],
-    exits={2: "no context was selected, an unknown centre, or the reason is empty"},
+    exits=_UNDECIDED,
 )
 @_deciding
 def reopen_contexts(reason: str, every: bool, **filters: Any) -> None:
@@ -151,7 +157,7 @@ def reopen_contexts(reason: str, every: bool, **filters: Any) -> None:
         'dcc qc issue --centre H --parameter IMPC_CBC_001_001 --reason "unit is mg, not g"',
         'dcc qc issue --centre H --parameter IMPC_CBC_001_001 --resolve --reason "submitted again"',
     ],
-    exits={2: "no context was selected, an unknown centre, or the reason is empty"},
+    exits=_UNDECIDED,
 )
 @_deciding
 @click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
@@ -185,8 +191,8 @@ def history(**filters: Any) -> None:
     with reading_qc() as connection:
         entries = list_history(connection, _filter_of(connection, filters))
     columns = f"created, {_CONTEXT}, event, state, measurements, zip_action, document, author, reason"
-    flexible = [name for name in ("reason", *_FLEXIBLE) if name != "changed"]
-    echo_list(entries, columns, flexible=flexible)
+    flexible = "reason, pipeline, strain, genotype, author, document, zip_action, measurements, state"
+    echo_list(entries, columns, flexible=flexible.split(", "))
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, s
 from dcc.databases.list_parameters import IDS
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.paged_rows import document_pages, pages
-from dcc.outcomes import LEFT_OUT
+from dcc.outcomes import HELD, LEFT_OUT, NOTES
 from dcc.phases import Phase, State, Status
 from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import waiting_runs
@@ -227,7 +227,7 @@ _ACTIVE: Final = (
 )
 _LOGGED: Final = (
     entries_that_hold(KIND, func.count().label("entries"))
-    .where(XmlLog.xml_id.in_(IDS), AnException.short_name.not_in(LEFT_OUT.values()))
+    .where(XmlLog.xml_id.in_(IDS), AnException.short_name.not_in(NOTES.keys() - {HELD}))
     .group_by(XmlLog.xml_id, AnException.short_name)
 )
 

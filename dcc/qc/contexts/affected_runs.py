@@ -7,16 +7,17 @@ these may have another genotype or strain now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, false, func, select, union_all
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.naming import DocumentKind
 from dcc.qc.apply.versions import is_run_of, with_experiments
 from dcc.qc.contexts.builds import DUE, Build
-from dcc.qc.models import DOCUMENT, EXPERIMENT, LIFETIME, LINE, RUN, SPECIMEN
+from dcc.qc.contexts.membership import own_strain
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, LINE, RUN, SPECIMEN
 from dcc.vocabulary import DocumentAction, EntityKind
 
 
@@ -26,21 +27,20 @@ def affected_runs(connection: Connection, document_ids: Collection[int], build: 
     For documents of `due_documents` for a build, without runs that come with the remaining ones. Otherwise a new animal
     would bring the runs of all waiting documents into one transaction, as its own, before those that they replace go.
     """
-    statement, by_specimens = _TOUCHING[build]
     found: dict[int, int] = {}
     # Documents are queried oldest first: those of a later portion are newer.
     for portion in sorted_chunks(document_ids):
-        withdrawals, of_specimens = _roles(connection, portion)
-        if of_specimens and by_specimens is not None:
-            may = connection.scalar(by_specimens, {"newest": of_specimens[-1]}) is not None
-            of_specimens = of_specimens if may else []
+        rows = _described(connection, portion)
+        of_specimens = [row.id for row in rows if row.kind == DocumentKind.SPECIMEN]
+        if of_specimens and connection.scalar(_MAY_FOLLOW[build], {"newest": of_specimens[-1]}) is None:
+            of_specimens = []
         given = {
-            **document_parameters("withdrawals", withdrawals),
+            **document_parameters("withdrawals", _withdrawals(rows)),
             **document_parameters("of_specimens", of_specimens),
             **document_parameters("documents", portion),
         }
         found.update(connection.execute(_OWN, given).all())
-        for run_id, document_id in connection.execute(statement, given):
+        for run_id, document_id in connection.execute(_OF_OTHERS[build], given):
             found[run_id] = max(document_id, found.get(run_id, document_id))
     return found
 
@@ -53,64 +53,60 @@ def waiting_runs(connection: Connection) -> set[int]:
 
 def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> list[int]:
     """The documents that withdrew others, ascending: only they open versions of others' entities."""
-    return _roles(connection, document_ids)[0]
+    return _withdrawals(_described(connection, document_ids))
 
 
-def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[int], list[int]]:
-    """The documents that withdrew others, and those that open or end versions of specimens; ascending."""
-    withdrawals: list[int] = []
-    of_specimens: list[int] = []
-    for document_id, kind, action in connection.execute(_ROLES, {"documents": as_json(document_ids)}):
-        if action == DocumentAction.UNDO.value:
-            withdrawals.append(document_id)
-        if kind == DocumentKind.SPECIMEN.value:
-            of_specimens.append(document_id)
-    return sorted(withdrawals), sorted(of_specimens)
+def _withdrawals(rows: Iterable[Any]) -> list[int]:
+    return [row.id for row in rows if row.action == DocumentAction.UNDO]
 
 
-class _Touching(NamedTuple):
-    """How affected runs of other documents are found: a statement, and one that tells whether specimens may matter.
-
-    The latter is for specimens whose newest document is `newest`. It uses documents of experiments alone, newest first:
-    once all documents that are older than the waiting ones are included, it has seen all waiting ones.
-    """
-
-    statement: Select[Any]
-    by_specimens: Select[Any] | None
+def _described(connection: Connection, document_ids: Collection[int]) -> Sequence[Any]:
+    """The id, kind and action of documents, in the order of their ids."""
+    return connection.execute(_DESCRIBED, {"documents": as_json(document_ids)}).all()
 
 
-def _touching(left: ColumnElement[bool] | None) -> _Touching:
-    """The runs of others that documents affect, each with the newest of these documents.
+def _of_others(is_due: ColumnElement[bool]) -> Select[Any]:
+    """The runs of others that the given documents affect, each with the newest of these documents."""
+    opened_by, ended_by = LIFETIME.c.opened_by, LIFETIME.c.ended_by
+    affected = union_all(
+        # A document that opens a version of something else than a specimen brought it, or withdrew another document.
+        _with_changed_owner(opened_by, "withdrawals"),
+        _on_changed_animal(opened_by, "of_specimens", is_due),
+        _with_changed_owner(ended_by, "documents"),
+        _on_changed_animal(ended_by, "documents", is_due),
+    ).subquery()
+    return select(affected.c.id, func.max(affected.c.changed_by)).group_by(affected.c.id)
 
-    Runs affected by specimens are left out if their own document is `left` and newer: it is among these documents, and
-    then their cause, or comes later.
-    """
-    parts = []
+
+def _with_changed_owner(changed_by: ColumnElement[Any], given: str) -> Select[Any]:
+    """The runs that others brought, if the given documents opened or ended their experiment, line or housing."""
     owned = and_(RUN.c.owner_kind == LIFETIME.c.entity_kind, RUN.c.owner_id == LIFETIME.c.entity_id)
-    is_specimen = only_compared(LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
-    of_specimen = and_(is_specimen, LIFETIME.c.entity_id == SPECIMEN.c.id)
-    # A document that opens a version of something else than a specimen brought it, or withdrew another document.
-    for changed_by, given, given_of_specimens in (
-        (LIFETIME.c.opened_by, "withdrawals", "of_specimens"),
-        (LIFETIME.c.ended_by, "documents", "documents"),
-    ):
-        touched = select(RUN.c.id, changed_by.label("changed_by")).select_from(LIFETIME)
-        others = touched.where(changed_by_documents(changed_by, given)).join(RUN, owned)
-        of_specimens = touched.where(changed_by_documents(changed_by, given_of_specimens))
-        about = _experiments_about(of_specimens.join(SPECIMEN, of_specimen))
-        if left is not None:
-            its_own = (DOCUMENT.c.id == EXPERIMENT.c.document_id) & (DOCUMENT.c.id > changed_by)
-            about = about.where(~exists().where(its_own & left))
-        parts += [others.where(RUN.c.document_id != changed_by, ~is_specimen), about]
-    touching = union_all(*parts).subquery()
-    statement = select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
-    return _Touching(statement, None if left is None else _not_left(left))
+    has_runs = only_compared(LIFETIME.c.entity_kind) != EntityKind.SPECIMEN.value
+    runs = select(RUN.c.id, changed_by.label("changed_by")).select_from(LIFETIME).join(RUN, owned)
+    return runs.where(changed_by_documents(changed_by, given), RUN.c.document_id != changed_by, has_runs)
 
 
-def _not_left(left: ColumnElement[bool]) -> Select[Any]:
-    older = DOCUMENT.c.id < bindparam("newest")
+def _on_changed_animal(changed_by: ColumnElement[Any], given: str, is_due: ColumnElement[bool]) -> Select[Any]:
+    """The runs of current experiments on animals, if the given documents opened or ended a version of these.
+
+    Without those whose own document is due and newer: it is given, too, and then their cause, or comes later.
+    """
+    specimens = select(RUN.c.id, changed_by.label("changed_by")).select_from(LIFETIME)
+    given_specimens = specimens.join(SPECIMEN, is_changed_version_of(EntityKind.SPECIMEN))
+    runs = _experiments_about(given_specimens.where(changed_by_documents(changed_by, given)))
+    own = select(DOCUMENT.c.id).where(DOCUMENT.c.id == EXPERIMENT.c.document_id, DOCUMENT.c.id > changed_by, is_due)
+    return runs.where(~own.exists())
+
+
+def _may_follow(is_due: ColumnElement[bool]) -> Select[Any]:
+    """A document of experiments that is older than `newest`, the last one of specimens, or not due; or none.
+
+    Specimens affect runs of such documents only (`_on_changed_animal`). The newest are read first: those that are due
+    and, in a database that is up to date otherwise, one more.
+    """
+    may = (DOCUMENT.c.id < bindparam("newest")) | ~is_due
     of_experiments = DOCUMENT.c.kind == DocumentKind.EXPERIMENT.value
-    return select(DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(DOCUMENT.c.id.desc()).limit(1)
+    return select(DOCUMENT.c.id).where(of_experiments, may).order_by(DOCUMENT.c.id.desc()).limit(1)
 
 
 def document_parameters(name: str, ordered: Sequence[int]) -> dict[str, object]:
@@ -126,6 +122,12 @@ def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnEl
     """
     within = changed_by.between(bindparam(f"{given}_from"), bindparam(f"{given}_to"))
     return within & changed_by.in_(numbers_in(given))
+
+
+def is_changed_version_of(kind: EntityKind) -> ColumnElement[bool]:
+    """Whether a lifetime is that of a version in an entity's table; for lifetimes found by `changed_by_documents`."""
+    entity = ENTITY_TABLES[kind]
+    return and_(only_compared(LIFETIME.c.entity_kind) == kind.value, LIFETIME.c.entity_id == entity.c.id)
 
 
 def runs_by_colony(connection: Connection) -> list[int]:
@@ -150,18 +152,17 @@ def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
     return runs.where(EXPERIMENT.c.is_current)
 
 
-def own_strain(specimen: Any) -> ColumnElement[str | None]:
-    """The strain that a specimen itself names; null if it is missing or blank."""
-    return func.nullif(func.rtrim(specimen.c.strain_id), "")
-
-
-_ROLES: Final = select(DOCUMENT.c.id, DOCUMENT.c.kind, DOCUMENT.c.action).where(
-    DOCUMENT.c.id.in_(numbers_in("documents"))
+_DESCRIBED: Final = (
+    select(DOCUMENT.c.id, DOCUMENT.c.kind, DOCUMENT.c.action)
+    .where(DOCUMENT.c.id.in_(numbers_in("documents")))
+    .order_by(DOCUMENT.c.id)
 )
 _OWN: Final = select(RUN.c.id, RUN.c.document_id).where(RUN.c.document_id.in_(numbers_in("documents")))
-_TOUCHING: Final = {
-    None: _touching(None),
-    Build.CONTEXTS: _touching(DUE[Build.CONTEXTS]),
+_IS_DUE: Final[Mapping[Build | None, ColumnElement[bool]]] = {
+    None: false(),
+    Build.CONTEXTS: DUE[Build.CONTEXTS],
     # Overviews get what contexts include, after them.
-    Build.OVERVIEWS: _touching(DUE[Build.CONTEXTS] | DUE[Build.OVERVIEWS]),
+    Build.OVERVIEWS: DUE[Build.CONTEXTS] | DUE[Build.OVERVIEWS],
 }
+_OF_OTHERS: Final = {build: _of_others(is_due) for build, is_due in _IS_DUE.items()}
+_MAY_FOLLOW: Final = {build: _may_follow(is_due) for build, is_due in _IS_DUE.items()}

@@ -106,7 +106,7 @@ def documents_behind(connection: Connection, document_ids: Collection[int]) -> s
     return set(connection.scalars(_BEHIND, {"documents": as_json(document_ids)}))
 
 
-def documents_due_for_contexts() -> ColumnElement[bool]:
+def _due_for_contexts() -> ColumnElement[bool]:
     """Whether contexts could include a document and do not; see `due_documents`."""
     table = DOCUMENT.c
     without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
@@ -139,7 +139,7 @@ def mark_built(connection: Connection, document_ids: Sequence[int], build: Build
 
 
 DUE: Final = {
-    Build.CONTEXTS: documents_due_for_contexts(),
+    Build.CONTEXTS: _due_for_contexts(),
     Build.OVERVIEWS: DOCUMENT.c.contexts_built.is_(True) & DOCUMENT.c.overviews_built.is_(False),
 }
 """Whether a build lacks a document."""

@@ -13,13 +13,13 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, sorted_chunks
+from dcc.databases.list_parameters import as_json, change_rows, numbers_in, sorted_chunks
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import same_animal, with_experiments
 from dcc.qc.archive_scope import ArchiveScope
-from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters
-from dcc.qc.contexts.builds import documents_due_for_contexts
+from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters, is_changed_version_of
+from dcc.qc.contexts.builds import DUE, Build
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 
@@ -86,11 +86,9 @@ def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
 
 def _touched() -> tuple[Select[Any], ...]:
     """The experiments on specimens of which documents opened or ended a version, and those that they restored."""
-    kind = only_compared(LIFETIME.c.entity_kind)
-    of_specimen = (kind == EntityKind.SPECIMEN.value) & (LIFETIME.c.entity_id == SPECIMEN.c.id)
-    of_experiment = (kind == EntityKind.EXPERIMENT.value) & (LIFETIME.c.entity_id == EXPERIMENT.c.id)
-    about = with_experiments(select(EXPERIMENT.c.id).select_from(LIFETIME).join(SPECIMEN, of_specimen))
-    back = select(EXPERIMENT.c.id).select_from(LIFETIME).join(EXPERIMENT, of_experiment)
+    changed = select(EXPERIMENT.c.id).select_from(LIFETIME)
+    about = with_experiments(changed.join(SPECIMEN, is_changed_version_of(EntityKind.SPECIMEN)))
+    back = changed.join(EXPERIMENT, is_changed_version_of(EntityKind.EXPERIMENT))
     return (
         about.where(changed_by_documents(LIFETIME.c.opened_by, "documents")),
         about.where(changed_by_documents(LIFETIME.c.ended_by, "documents")),
@@ -110,7 +108,7 @@ def _due() -> Select[Any]:
     is_undo = DOCUMENT.c.action == DocumentAction.UNDO.value
     changes = or_(is_undo, and_(of_specimens, or_(~is_new, found, invalid)))
     columns = (DOCUMENT.c.id, DOCUMENT.c.kind, DOCUMENT.c.zip_file, changes.label("changes_animals"))
-    return select(*columns).where(documents_due_for_contexts())
+    return select(*columns).where(DUE[Build.CONTEXTS])
 
 
 _DUE: Final = _due()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,8 +18,8 @@ from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, GROUP, HISTORY, OVERVIE
 from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import ContextEvent, ContextState, DocumentState, Validity
 
-_NAMED: Final = ("centre", "pipeline", "procedure", "parameter", "genotype", "strain")
-_COLUMNS: Final = {"procedure": "procedure_id", "parameter": "parameter_id", "strain": "strain_id"}
+_KEY: Final = {name.removesuffix("_id"): CONTEXT.c[name] for name in ContextKey._fields}
+"""The columns of a context's key, by the names that commands give them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,14 @@ class ContextFilter:
     @property
     def means_all(self) -> bool:
         """Whether nothing is given."""
-        return not self.states and all(getattr(self, name) is None for name in _NAMED)
+        return not self.states and all(getattr(self, name) is None for name in _KEY)
 
     def condition(self) -> ColumnElement[bool]:
         """The condition on rows of `data_context`."""
-        chosen = equal(*((CONTEXT.c[_COLUMNS.get(name, name)], getattr(self, name)) for name in _NAMED))
+        chosen = equal(*((column, getattr(self, name)) for name, column in _KEY.items()))
         if self.states:
             chosen.append(CONTEXT.c.state.in_([state.value for state in self.states]))
         return and_(true(), *chosen)
-
-
-_KEY: Final = tuple(CONTEXT.c[name] for name in ContextKey._fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class _OfContext:
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry(_OfContext):
-    """A data context; `issues` is the number of open ones."""
+    """A data context, with columns of its row; `issues` is the number of open ones."""
 
     measurements: int
     checksum: str
@@ -88,19 +85,22 @@ class HistoryEntry(_OfContext):
     created: datetime
 
 
+_NAMED_KEY: Final = tuple(column.label(name) for name, column in _KEY.items())
+
+
 def list_contexts(connection: Connection, criteria: ContextFilter) -> list[ContextEntry]:
     """The selected contexts, by their key."""
-    columns = (CONTEXT.c.measurements, CONTEXT.c.checksum, CONTEXT.c.state, CONTEXT.c.issues, CONTEXT.c.changed)
-    rows = connection.execute(select(*_KEY, *columns).where(criteria.condition()).order_by(*_KEY))
-    return [ContextEntry(*row[:8], ContextState(row.state), *row[9:]) for row in rows]
+    shown = (CONTEXT.c[each.name] for each in fields(ContextEntry) if each.name not in _KEY)
+    rows = connection.execute(select(*_NAMED_KEY, *shown).where(criteria.condition()).order_by(*_KEY.values()))
+    return [ContextEntry(**dict(row._mapping) | {"state": ContextState(row.state)}) for row in rows]
 
 
 def list_history(connection: Connection, criteria: ContextFilter) -> list[HistoryEntry]:
     """The events of the selected contexts, oldest first."""
-    columns = (HISTORY.c.event, HISTORY.c.state, HISTORY.c.measurements, DOCUMENT.c.action, DOCUMENT.c.zip_file)
-    described = (DOCUMENT.c.file_name, HISTORY.c.author, HISTORY.c.reason, HISTORY.c.created)
+    names = ("event", "state", "measurements", "author", "reason", "created")
+    submission = (DOCUMENT.c.action + "/" + DOCUMENT.c.zip_file).label("zip_action")
     statement = (
-        select(*_KEY, *columns, *described)
+        select(*_NAMED_KEY, *(HISTORY.c[name] for name in names), submission, DOCUMENT.c.file_name.label("document"))
         .select_from(HISTORY)
         .join(CONTEXT, CONTEXT.c.id == HISTORY.c.context_id)
         .outerjoin(DOCUMENT, DOCUMENT.c.id == HISTORY.c.document_id)
@@ -108,14 +108,7 @@ def list_history(connection: Connection, criteria: ContextFilter) -> list[Histor
         .order_by(HISTORY.c.id)
     )
     return [
-        HistoryEntry(
-            *row[:6],
-            ContextEvent(row[6]),
-            ContextState(row[7]),
-            row[8],
-            None if row.zip_file is None else f"{row.action}/{row.zip_file}",
-            *row[11:],
-        )
+        HistoryEntry(**dict(row._mapping) | {"event": ContextEvent(row.event), "state": ContextState(row.state)})
         for row in connection.execute(statement)
     ]
 
@@ -189,8 +182,6 @@ _OVERVIEWS: Final = {
     "animals": OVERVIEW_ANIMAL,
     "metadata-groups": GROUP,
 }
-OVERVIEWS: Final = tuple(_OVERVIEWS)
-"""The overviews by name."""
 
 
 def list_overview(connection: Connection, name: str, centre: str | None = None) -> list[dict[str, Any]]:

@@ -28,7 +28,6 @@ from sqlalchemy import (
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.qc.apply.versions import same_animal
-from dcc.qc.contexts.affected_runs import own_strain
 from dcc.qc.models import COLONY, CONTEXT, ENTITY_TABLES, EXPERIMENT, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
@@ -89,6 +88,11 @@ class Share(NamedTuple):
 def genotype_of(specimen: Any) -> ColumnElement[str]:
     """The genotype of a row of `specimen`, or of an alias."""
     return case((specimen.c.is_baseline, BASELINE), else_=or_unknown(specimen.c.colony_id))
+
+
+def own_strain(specimen: Any) -> ColumnElement[str | None]:
+    """The strain that a specimen itself names; null if it is missing or blank."""
+    return func.nullif(func.rtrim(specimen.c.strain_id), "")
 
 
 def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
@@ -157,15 +161,10 @@ def _without_blanks(values: Sequence[Any]) -> list[Any]:
     return [values[0], *(text.rstrip(" ") for text in values[1:])]
 
 
-class CorrectedMembers(NamedTuple):
-    """The former and the present keys of runs that changed."""
-
-    before: set[Member]
-    now: set[Member]
-
-
-def correct_members(connection: Connection, run_ids: Collection[int], present: Set[Member]) -> CorrectedMembers:
-    """Count runs under their `present` keys only."""
+def correct_members(
+    connection: Connection, run_ids: Collection[int], present: Set[Member]
+) -> tuple[set[Member], set[Member]]:
+    """Count runs under their `present` keys only; returns the former and the present keys of runs that changed."""
     recorded = recorded_members(connection, run_ids)
     changed = {member.procedure_run_id for member in recorded ^ present}
     before = {member for member in recorded if member.procedure_run_id in changed}
@@ -174,7 +173,7 @@ def correct_members(connection: Connection, run_ids: Collection[int], present: S
         connection.execute(_FORGET, {"runs": chunk})
     if now:
         insert_bulk(connection, MEMBER, sorted(now))
-    return CorrectedMembers(before, now)
+    return before, now
 
 
 def measured_procedures(connection: Connection) -> list[tuple[str, str]]:

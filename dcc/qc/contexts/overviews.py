@@ -22,7 +22,6 @@ from sqlalchemy import (
     Select,
     String,
     Table,
-    and_,
     bindparam,
     delete,
     func,
@@ -45,6 +44,7 @@ from dcc.qc.contexts.affected_runs import (
     all_current_runs,
     changed_by_documents,
     document_parameters,
+    is_changed_version_of,
     withdrawals_among,
 )
 from dcc.qc.contexts.builds import (
@@ -174,9 +174,7 @@ def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 def _changed() -> CompoundSelect[Any]:
-    is_specimen = only_compared(LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
-    of_specimen = and_(is_specimen, LIFETIME.c.entity_id == SPECIMEN.c.id)
-    changed = select(*_KEY).select_from(LIFETIME).join(SPECIMEN, of_specimen)
+    changed = select(*_KEY).select_from(LIFETIME).join(SPECIMEN, is_changed_version_of(EntityKind.SPECIMEN))
     return union(
         changed.where(changed_by_documents(LIFETIME.c.opened_by, "withdrawals")),
         changed.where(changed_by_documents(LIFETIME.c.ended_by, "documents")),

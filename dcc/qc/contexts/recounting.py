@@ -45,7 +45,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str) -> RecountResult:
     """Recount all data contexts, correct those that differ, and rebuild the overviews.
 
     Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
-    document is applied, and overviews another. Raises as `decide`.
+    document is applied, and overviews another. Raises as `decide_on_contexts`.
     """
     started = time.monotonic()
     require_text("reason", reason, HISTORY.c.reason)

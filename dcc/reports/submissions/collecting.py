@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Connection, case, func, select
 
 from dcc.messages import Message, mark, message
-from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, SubmissionKey
+from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, NOTES, WAITS, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
 from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
@@ -483,9 +483,9 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
     )
     entries: dict[int, Counter[str]] = defaultdict(Counter)
     for xml_id, kind, is_marked, count in connection.execute(query):
-        if kind in (HELD, LATE, DUPLICATE, *LEFT_OUT.values()):
+        if kind in (LATE, DUPLICATE) or kind in NOTES:
             entries[xml_id][kind] += count
-        if kind not in (HELD, MORE_RULE, *LEFT_OUT.values()):
+        if kind != MORE_RULE and kind not in NOTES:
             entries[xml_id]["warnings" if is_marked else "errors"] += count
     return entries
 

@@ -22,7 +22,7 @@ from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.older_archives import OlderArchive, submissions_that_wait
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
-from dcc.tracker.problems import FAILING, submissions_with_entries
+from dcc.tracker.problems import FAILS_DOCUMENT, submissions_with_entries
 from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import submission_query
@@ -161,7 +161,7 @@ def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[A
         .where(is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)))
     )
     found: dict[tuple[int, int | None], set[Actor]] = defaultdict(set)
-    failing = of_documents.where(XmlFile.status_id == Status.FAILED, FAILING).distinct()
+    failing = of_documents.where(XmlFile.status_id == Status.FAILED, FAILS_DOCUMENT).distinct()
     for za_id, document, kind, code in (*connection.execute(failing), *connection.execute(of_archives.distinct())):
         found[za_id, document].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
     actors: dict[int, set[Actor]] = defaultdict(set)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, insert, update
 from dcc import errors
 from dcc.databases.columns import MessageText
 from dcc.databases.list_parameters import IDS, change_about, rows_about
-from dcc.outcomes import HELD, LEFT_OUT, Problem
+from dcc.outcomes import NOTES, Problem
 from dcc.rules.catalogue import CATALOGUE
 from dcc.runtime.clock import utc_now
 from dcc.tracker.database import exception_id
@@ -109,9 +109,7 @@ def kind_id(connection: Connection, kind: str) -> int:
 def _description(kind: str) -> str:
     if kind in CATALOGUE:
         return CATALOGUE[kind].demand
-    if kind == HELD:
-        return "A document that would change much, or has data of another centre, waits to be confirmed."
-    if kind in LEFT_OUT.values():
-        return "The settings leave a step out of a document."
+    if kind in NOTES:
+        return NOTES[kind]
     error = getattr(errors, kind, errors.DccError)
     return str(error.summary())

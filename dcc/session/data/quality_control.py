@@ -7,7 +7,6 @@ them is opened again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
@@ -28,20 +27,9 @@ from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED
-
-SETTLED: Final = State(Phase.QC, Status.DONE)
+from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, QC_DONE
 
 _REOPENED: Final = "A data context that the document has data in was opened again."
-
-
-@dataclass(frozen=True, slots=True)
-class QcResult:
-    """The number of documents now (qc, done), now (qc, pending), and of the latter, formerly done."""
-
-    done: int
-    pending: int
-    reopened: int
 
 
 class _ChangedDocument(NamedTuple):
@@ -98,13 +86,13 @@ def update_document_states(work: DataSession) -> Iterator[SubmissionData]:
     if not changed:
         return
     task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
-    work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == SETTLED}, _REOPENED)
+    work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == QC_DONE}, _REOPENED)
     stored = run_reading(work.qc, lambda connection: documents_of(connection, [one for one, _ in changed]))
     yield from _record(work, Phase.QC, changed, stored)
     work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
-def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:
+def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> None:
     """Let the tracker's documents follow the states of the data contexts, after a wrangler changed those.
 
     Documents that are missing in the QC database are left to the next session. `author` and `reason` are recorded with
@@ -114,20 +102,18 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
     settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings))
     gone = run_reading(qc, lambda connection: _gone(connection, settling))
 
-    def settle(connection: Connection) -> QcResult:
+    def settle(connection: Connection) -> None:
         states = load_qc_states(connection, [one.xml_id for one, _ in settling])
         changed = [
             (one, state)
             for one, state in settling
             if one.state.phase is Phase.QC and one.xml_id not in gone and states.get(one.xml_id) == one.state
         ]
-        back = [document.xml_id for document, _ in changed if document.state == SETTLED]
+        back = [document.xml_id for document, _ in changed if document.state == QC_DONE]
         progress.reopen_documents(connection, dict.fromkeys(back, AWAITING_QC), author, reason)
         progress.report(connection, [StateReport(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
-        done = sum(state == SETTLED for _, state in changed)
-        return QcResult(done, len(changed) - done, len(back))
 
-    return run_writing(tracker, settle)
+    run_writing(tracker, settle)
 
 
 def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[_ChangedDocument]:
@@ -136,17 +122,17 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     Documents that are done and have no open context, in the long run nearly all, are not read.
     """
     unsettled = load_unfinished(connection)
-    wanted = {xml_id: AWAITING_QC if xml_id in open_ids else SETTLED for xml_id in unsettled}
+    wanted = {xml_id: AWAITING_QC if xml_id in open_ids else QC_DONE for xml_id in unsettled}
     changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
     others = load_qc_states(connection, open_ids - unsettled.keys())
-    changed |= {xml_id: AWAITING_QC for xml_id, state in others.items() if state == SETTLED}
+    changed |= {xml_id: AWAITING_QC for xml_id, state in others.items() if state == QC_DONE}
     documents = load_documents(connection, changed, settings.naming)
     return [_ChangedDocument(document, changed[document.xml_id]) for document in documents]
 
 
 def _gone(connection: Connection, settling: Iterable[_ChangedDocument]) -> set[int]:
     """The `xml_file` ids of documents that would be done, although the QC database misses them."""
-    to_be_done = [document for document, state in settling if state == SETTLED]
+    to_be_done = [document for document, state in settling if state == QC_DONE]
     applied = documents_of(connection, to_be_done)
     return {document.xml_id for document in to_be_done if document.xml_id not in applied}
 

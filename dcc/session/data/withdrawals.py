@@ -13,7 +13,7 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import NamingConvention
-from dcc.outcomes import HELD, LEFT_OUT, SubmissionKey
+from dcc.outcomes import NOTES, SubmissionKey
 from dcc.qc.apply.holding import check_signature
 from dcc.qc.apply.withdrawal import WithdrawalResult, copies_of, undo_submission
 from dcc.qc.judging import rejudging
@@ -155,7 +155,7 @@ def _cancel_waiting(connection: Connection, za_id: int, naming: NamingConvention
     waiting = waiting_for_upload(connection, za_id, naming)
     progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in waiting}, author, reason)
     # Nothing goes back to a step that was left out, or waits to be confirmed.
-    clear_kinds(connection, za_id, [HELD, *LEFT_OUT.values()])
+    clear_kinds(connection, za_id, NOTES)
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:

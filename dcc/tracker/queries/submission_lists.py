@@ -16,12 +16,12 @@ from sqlalchemy import Connection, Row, Select, func, select
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import HELD, Problem, SubmissionKey
+from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipActionLog, ZipFile, ZipLog
-from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
+from dcc.tracker.problems import FAILS_DOCUMENT, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.queries.submission_filters import OLDEST_FIRST, SubmissionFilter, conditions_of, submission_query
 from dcc.tracker.register.centres import require_centre
 from dcc.tracker.states import NOT_ARRIVED
@@ -128,7 +128,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
         .join(XmlLog)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
-        .where(AnException.short_name != HELD, FAILING)
+        .where(FAILS_DOCUMENT)
         .group_by(latest.c.za_id, XmlFile.phase_id)
         .subquery()
     )
