@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dcc.outcomes import Problem
-from dcc.reports.causes.cause import Cause
-from dcc.reports.causes.cause import as_json as cause_as_json
+from dcc.reports.causes.cause import Cause, cause_as_json
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, model
 from dcc.reports.submissions.model import LONGEST_VALUE, MAX_HOSTS, MAX_PERMITTED, MAX_REASONS, shortened
@@ -25,7 +24,7 @@ FORMAT: Final = 1
 """Number of the form of the object: grows when something in it changes its meaning."""
 
 
-def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
+def report_as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
     """A report as an object that `json.dumps` takes; times are ISO 8601 in UTC, phases and statuses their names."""
     return dict(json_ready(_facts(report, catalogue)))
 
