@@ -36,7 +36,7 @@ def _facts(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
         "language": catalogue.code,
         # Not every kind of report has an outcome, or a centre.
         **fields_of(report, *(name for name in some if hasattr(report, name))),
-        "causes": [_cause(cause, catalogue) for cause in report.causes],
+        "causes": [_cause(cause, catalogue, at_centre=not report.is_for_wranglers) for cause in report.causes],
         "findings_total": report.found,
     }
     if isinstance(report, model.SubmissionReport):
@@ -137,7 +137,7 @@ def _document(document: model.DocumentReport, catalogue: Catalogue) -> dict[str,
     return {**json_ready(document), "steps": steps}
 
 
-def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
+def _cause(cause: Cause, catalogue: Catalogue, *, at_centre: bool) -> dict[str, Any]:
     shown: dict[str, Any] = dict(cause_as_json(cause, catalogue))
     example = dict(shown["example"])
     for name in ("zip", "document", "value", "element", "nearest", "expected"):
@@ -148,7 +148,7 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
         **shown,
         "subject": shortened(cause.subject, LONGEST_VALUE),
         "title": shortened(str(shown["title"])),
-        "remedy": shortened(str(shown["remedy"])),
+        "remedy": shortened(cause.remedy_for_centre(catalogue) if at_centre else cause.remedy(catalogue)),
         "who_acts": cause.who_acts(catalogue),
         "example": example,
     }
