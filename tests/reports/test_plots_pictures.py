@@ -12,7 +12,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.qc.expected_procedures import DueProcedure, ProcedureDeliveries
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series
-from dcc.reports.plots.bars import Week, Weeks, draw_expected, picture_of_weeks
+from dcc.reports.plots.bars import Week, Weeks, picture_of_expected, picture_of_weeks
 from dcc.reports.plots.picture import KNOWN_WORDS, Picture, use_font_cache
 from dcc.reports.plots.values import Parameter, ParameterValues, Value
 from dcc.settings import Settings
@@ -52,7 +52,7 @@ def made(kind: str, catalogue: Catalogue, **changes: str) -> Picture:
         return picture_of_weeks(Weeks(changes.get("name", "H"), NEW, (week,), 1), catalogue)
     if kind == "expected":
         due = DueProcedure("IMPC_001", "IMPC_BWT_001", "Weight", "experiment", 16, None)
-        return draw_expected([ProcedureDeliveries(changes.get("name", "H"), due, 1, 0, 0, 2)], catalogue)
+        return picture_of_expected([ProcedureDeliveries(changes.get("name", "H"), due, 1, 0, 0, 2)], catalogue)
     taken = taken_of(**changes)
     if kind == "series":
         return series.picture_of(series.in_panels(taken), catalogue)
@@ -169,5 +169,5 @@ def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -
 def test_a_picture_of_what_is_due_says_so_if_it_draws_a_part(catalogue: Catalogue, number: int, said: bool) -> None:
     due = [DueProcedure("IMPC_001", f"IMPC_{place}_001", "Weight", "experiment", 16, None) for place in range(number)]
     counted = [ProcedureDeliveries("H", procedure, 1, 0, 0, place) for place, procedure in enumerate(due)]
-    caption = draw_expected(counted, catalogue).caption
+    caption = picture_of_expected(counted, catalogue).caption
     assert caption.endswith(" Of 61 bars, those 60 with most missing are drawn.") is said

@@ -195,7 +195,7 @@ _COLOURS: Final = {
 }
 
 
-def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) -> Picture:
+def picture_of_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) -> Picture:
     """A bar for each centre, pipeline and procedure; of too many, those with most missing.
 
     Raises NotFoundError without any.
