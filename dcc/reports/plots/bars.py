@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from sqlalchemy import Connection, case, func, select
 
@@ -34,7 +34,6 @@ from dcc.vocabulary import Validity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -46,7 +45,6 @@ _HEIGHT: Final = 2.9
 _TICKS: Final = 5
 _LEAST_SLOTS: Final = 8
 _GREY: Final = "#b9c2cb"
-_NEW: Final[dict[str, Any]] = {"facecolor": NEW, "edgecolor": "white", "hatch": "////", "linewidth": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +127,10 @@ def picture_of_weeks(found: Weeks, catalogue: Catalogue) -> Picture:
         earlier, new = [week.earlier for week in found.weeks], [week.new for week in found.weeks]
         axes.bar(bars, earlier, 0.86, color=_GREY, linewidth=0)
         if with_new:
-            axes.bar(bars, new, 0.86, earlier, **_NEW)
+            axes.bar(bars, new, 0.86, earlier, facecolor=NEW, edgecolor="white", hatch="////", linewidth=0)
         axes.set_xlim(-0.7, max(len(found.weeks), _LEAST_SLOTS) - 0.3)
         axes.set_xticks(places, days)
-        _count_along(axes, axes.yaxis, catalogue)
+        _count_along(axes, "y", catalogue)
         drawn = ((_GREY, legend[0], any(earlier)), (NEW, legend[1], with_new))
         _add_legend(figure, {colour: text for colour, text, is_drawn in drawn if is_drawn})
 
@@ -234,7 +232,7 @@ def picture_of_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catal
         ]
         axes.set_yticks(list(places), labels)
         axes.invert_yaxis()
-        _count_along(axes, axes.xaxis, catalogue)
+        _count_along(axes, "x", catalogue)
         _add_legend(figure, {colour: words[state] for state, colour in _COLOURS.items()})
 
     centres = {procedure.centre for procedure in drawn}
@@ -248,11 +246,12 @@ def picture_of_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catal
     )
 
 
-def _count_along(axes: Axes, axis: Axis, catalogue: Catalogue) -> None:
+def _count_along(axes: Axes, axis: Literal["x", "y"], catalogue: Catalogue) -> None:
     """Whole numbers at an axis, with lines across."""
-    axes.locator_params(axis=axis.axis_name, integer=True, nbins=6)
-    axis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
-    axis.grid(color=GRID, linewidth=0.6)
+    axes.locator_params(axis=axis, integer=True, nbins=6)
+    along = axes.xaxis if axis == "x" else axes.yaxis
+    along.set_major_formatter(lambda value, _: catalogue.number(int(value)))
+    along.grid(color=GRID, linewidth=0.6)
 
 
 def _add_legend(figure: Figure, words: Mapping[str, str]) -> None:
