@@ -84,7 +84,7 @@ def test_texts_too_long_for_their_columns_are_refused_and_the_rest_of_the_docume
     applied = apply(qc_database, ADD, experiment("E0"), *(bad for _, bad in limits.values()), experiment("E2"))
     assert len(applied.findings) == len(limits)
     for finding, (column, (limit, bad)) in zip(applied.findings, limits.items(), strict=True):
-        assert (finding.rule, finding.entity_kind, finding.line) == ("Q1", "experiment", 7)
+        assert (finding.rule, finding.entity_kind, finding.line) == ("Q1", "experiment", bad.line)
         assert f"{column} holds {limit}" in finding.message
         assert finding.value == bad.experiment_id[:255]
     kept = list(in_reading(qc_database, load_document, applied.document_id))
