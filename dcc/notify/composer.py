@@ -20,12 +20,11 @@ from dcc.notify.digests import Digest
 from dcc.notify.messages import Attachment, NewsKind, Notification
 from dcc.notify.outages import OutageEntry, Recovery
 from dcc.phases import Status
-from dcc.reports.causes.cause import COUNTS, Cause, as_json
+from dcc.reports.causes.cause import COUNTS, Cause, cause_as_json
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.overdue import LateCentre
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
-from dcc.reports.submissions.model import Outcome as ArchiveOutcome
-from dcc.reports.submissions.model import SubmissionLine
+from dcc.reports.submissions.model import Outcome, SubmissionLine
 from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import functions, next_of_line, who_acts
 from dcc.reports.submissions.templates import render
@@ -164,8 +163,8 @@ class Composer:
         shown = [cause for cause in causes if cause.fails] if bad else []
         first = bad[:_MAX_LINES]
         groups = (
-            (mark("What needs a correction"), [line for line in first if line.outcome is not ArchiveOutcome.HELD]),
-            (mark("Waiting to be confirmed"), [line for line in first if line.outcome is ArchiveOutcome.HELD]),
+            (mark("What needs a correction"), [line for line in first if line.outcome is not Outcome.HELD]),
+            (mark("Waiting to be confirmed"), [line for line in first if line.outcome is Outcome.HELD]),
         )
         values = {
             "centre": digest.centre.short_name,
@@ -187,7 +186,7 @@ class Composer:
             "accepted_total": len(accepted),
             "failed": [{"zip": str(line.key), **json_ready(fields_of(line, *_OF_LINE))} for line in bad[:_MAX_IN_DATA]],
             "failed_total": len(bad),
-            "causes": [as_json(cause, catalogue) for cause in shown[:_MAX_CAUSES]],
+            "causes": [cause_as_json(cause, catalogue) for cause in shown[:_MAX_CAUSES]],
             "causes_total": len(shown),
             "proposals": digest.proposals,
         }
@@ -380,7 +379,7 @@ class Composer:
 
 
 def _headline(catalogue: Catalogue, bad: Sequence[SubmissionLine], accepted: int = 0) -> str:
-    held = sum(line.outcome is ArchiveOutcome.HELD for line in bad)
+    held = sum(line.outcome is Outcome.HELD for line in bad)
     counted = (
         (len(bad) - held, mark_plural("{number} archive needs a correction", "{number} archives need a correction")),
         (held, mark_plural("{number} archive waits to be confirmed", "{number} archives wait to be confirmed")),

@@ -86,7 +86,7 @@ For queries of submissions and their archives with the centres of these, if any.
 def is_of_centre(centre: str) -> ColumnElement[bool]:
     """Whether a submission is of a centre in the sense of `CENTRE`; one on sources of several is of each of these.
 
-    An empty code asks for submissions of no centre.
+    For a query `with_archives`. An empty code asks for submissions of no centre.
     """
     if not centre:
         return CENTRE.is_(None)

@@ -41,7 +41,7 @@ from dcc.reports.causes.cause import causes_as_json
 from dcc.reports.causes.collecting import Subject, find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
-from dcc.reports.plots.bars import draw_expected
+from dcc.reports.plots.bars import picture_of_expected
 from dcc.reports.plots.picture import use_font_cache
 from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
 from dcc.reports.submissions.collecting import collect_report, draw_pictures
@@ -345,7 +345,7 @@ def expected_page(reader: Reader, request: Request) -> Response:
         covered=covered,
         uncovered=deliveries.uncovered.total(),
         counted=counted,
-        images=images_of([draw_expected(counted, reader.catalogue)] if counted else []),
+        images=images_of([picture_of_expected(counted, reader.catalogue)] if counted else []),
     )
 
 

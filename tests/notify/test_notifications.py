@@ -28,7 +28,7 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
-from dcc.reports.submissions.model import Outcome as ArchiveOutcome
+from dcc.reports.submissions.model import Outcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
@@ -177,7 +177,7 @@ def test_what_waits_to_be_confirmed_is_not_said_to_need_a_correction(mailing: Ma
     mailing.folder.put(BAD, broken())
     session = mailing.run_session()
     (digest,) = in_reading(mailing.tracker, collect_digests, mailing.settings, session.id)
-    lines = [replace(line, outcome=ArchiveOutcome.HELD) if str(line.key) == GOOD else line for line in digest.lines]
+    lines = [replace(line, outcome=Outcome.HELD) if str(line.key) == GOOD else line for line in digest.lines]
     told = Composer(mailing.settings).digest("id", replace(digest, lines=tuple(lines)), [])
     assert "H: 1 archive needs a correction and 1 archive waits to be confirmed" in told.subject
     for said in (told.text, told.html):

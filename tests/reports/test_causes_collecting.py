@@ -22,7 +22,7 @@ from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import data_facts
-from dcc.reports.causes.cause import Cause, as_json
+from dcc.reports.causes.cause import Cause, cause_as_json
 from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
@@ -122,7 +122,7 @@ def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue
     assert schema.documents == schema.clears_documents == schema.clears_zips == 1
     assert found["corrupt-archive"].zips == found["corrupt-archive"].clears_zips == 1
     assert found["bad-file-name"].subject == "X"
-    assert as_json(schema, catalogue)["example"]["nearest"] == "male"  # type: ignore[index]
+    assert cause_as_json(schema, catalogue)["example"]["nearest"] == "male"  # type: ignore[index]
 
     assert causes(bad, None).keys() == found.keys()
     assert set(causes(bad, "J")) == set()

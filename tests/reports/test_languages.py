@@ -111,7 +111,7 @@ msgstr[2] "{number} dokumentów"
     shown = [polish.say_plural("One document", "{number} documents", number) for number in (1, 2, 5, 22, 12_345)]
     assert shown == ["Jeden dokument", "2 dokumenty", "5 dokumentów", "22 dokumenty", "12\xa0345 dokumentów"]
     assert polish.date(date(2013, 10, 31)) == "31 paź 2013"
-    assert known_languages(settings) == {"de": "Deutsch", "en": "English", "pl": "polski"}
+    assert {"de": "Deutsch", "en": "English", "pl": "polski"}.items() <= known_languages(settings).items()
 
 
 def test_a_catalogue_of_ones_own_goes_before_ours_entry_by_entry(own: LoadOwn, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_wrong_catalogue_is_refused_with_its_name_and_what_is_wrong(
     assert "Correct" in str(raised.value)
 
 
-@pytest.mark.parametrize("code", ["fr", "../en", "EN", "", "de_", "x" * 1000])
+@pytest.mark.parametrize("code", ["dk", "../en", "EN", "", "de_", "x" * 1000])
 def test_a_language_that_there_is_not_is_refused(code: str, settings: Settings) -> None:
     with pytest.raises(ConfigurationError) as raised:
         load_catalogue(code, settings)
@@ -170,7 +170,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("dcc", "dcc_assets", "dcc_sensors")
 KEYWORDS = {"mark": None, "mark_plural": (1, 2), "say": None, "say_plural": (1, 2)}
 CODES = sorted(path.name for path in SHIPPED.iterdir() if path.is_dir())
-ADVICE = "Run `make languages`, translate what it counts in dcc.po, run it again, and commit the catalogues."
+ADVICE = "Run `make languages`, translate these texts in its dcc.po, run it again, and commit the catalogues."
 
 Id = str | tuple[str, ...]
 
@@ -220,16 +220,12 @@ def test_a_catalogue_is_whole(code: str, texts: set[Id]) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_whatever_is_declared_is_said_in_every_language(code: str) -> None:
+def test_whatever_is_declared_is_marked(texts: set[Id]) -> None:
     """A rule whose texts are not marked would be said in English alone."""
     assert CATALOGUE
-    catalogue = load_catalogue(code, Settings(home=Path("/nowhere")))
     for name, one in all_declared().items():
         for text in (one.message, one.cause, *one.what_to_do(at_centre=False), *one.what_to_do(at_centre=True)):
-            if text:
-                values = dict.fromkeys(names_in(text), "V")
-                assert catalogue.say(text, **values) != text.format_map(values), name
+            assert not text or text in texts, f"{name}: put mark() around {text!r}."
 
 
 SETTINGS = Settings(home=Path("/nowhere"))

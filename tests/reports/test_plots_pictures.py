@@ -12,8 +12,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.qc.expected_procedures import DueProcedure, ProcedureDeliveries
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series
-from dcc.reports.plots.bars import Week, Weeks, draw_expected
-from dcc.reports.plots.bars import picture_of as picture_of_weeks
+from dcc.reports.plots.bars import Week, Weeks, picture_of_expected, picture_of_weeks
 from dcc.reports.plots.picture import KNOWN_WORDS, Picture, use_font_cache
 from dcc.reports.plots.values import Parameter, ParameterValues, Value
 from dcc.settings import Settings
@@ -21,7 +20,7 @@ from tests.support.plot_data import FIRST_DAY, NEW
 from tests.support.prepared_processes import run_in_process
 
 HOSTILE = '$x^2$ \\frac{1}{2} <script>alert(1)</script> & "quoted" --> ]]> {braces} \u202e\x07 日本 %s'
-PICTURES = ("distribution", "series", "weeks")
+PICTURES = ("distribution", "series", "weeks", "expected")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +50,9 @@ def made(kind: str, catalogue: Catalogue, **changes: str) -> Picture:
     if kind == "weeks":
         week = Week(FIRST_DAY, 4, 2)
         return picture_of_weeks(Weeks(changes.get("name", "H"), NEW, (week,), 1), catalogue)
+    if kind == "expected":
+        due = DueProcedure("IMPC_001", "IMPC_BWT_001", "Weight", "experiment", 16, None)
+        return picture_of_expected([ProcedureDeliveries(changes.get("name", "H"), due, 1, 0, 0, 2)], catalogue)
     taken = taken_of(**changes)
     if kind == "series":
         return series.picture_of(series.in_panels(taken), catalogue)
@@ -167,5 +169,5 @@ def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -
 def test_a_picture_of_what_is_due_says_so_if_it_draws_a_part(catalogue: Catalogue, number: int, said: bool) -> None:
     due = [DueProcedure("IMPC_001", f"IMPC_{place}_001", "Weight", "experiment", 16, None) for place in range(number)]
     counted = [ProcedureDeliveries("H", procedure, 1, 0, 0, place) for place, procedure in enumerate(due)]
-    caption = draw_expected(counted, catalogue).caption
+    caption = picture_of_expected(counted, catalogue).caption
     assert caption.endswith(" Of 61 bars, those 60 with most missing are drawn.") is said

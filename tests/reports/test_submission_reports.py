@@ -14,7 +14,7 @@ from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.accepted import accepted_of_submission
 from dcc.reports.submissions.collecting import collect_centre, collect_report, collect_session, collect_submission
-from dcc.reports.submissions.json_form import as_json
+from dcc.reports.submissions.json_form import report_as_json
 from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
@@ -199,7 +199,7 @@ def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataIn
     data.folder.path.rename(data.folder.path.with_name("moved"))
     data.validate()
     catalogue = load_catalogue("de", data.settings)
-    shown = as_json(in_both(data, collect_centre, "H", data.settings), catalogue)
+    shown = report_as_json(in_both(data, collect_centre, "H", data.settings), catalogue)
     (source,) = shown["sources"]
     assert source["crawl"]["error"]["message"].startswith("Dateiquelle 1 (H, file://localhost): Der Ordner ")
 
@@ -207,7 +207,7 @@ def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataIn
 def test_what_is_told_of_a_session_is_in_the_language_of_the_report(desk: Desk) -> None:
     catalogue = desk.catalogue("de")
     report = collect_session(desk.tracker, desk.qc, 1, desk.data.settings)
-    sections = as_json(report, catalogue)["sections"]
+    sections = report_as_json(report, catalogue)["sections"]
     said = " ".join(problem["message"] for one in sections for note in one["notes"] for problem in note["problems"])
     assert "Datum 2013-02-31" in said
     assert troubles_sentence(catalogue, replace(report, sections=(), outcome=EndReason.TIME_LIMIT)) == "Zeitgrenze"

@@ -23,7 +23,7 @@ from dcc.reports.submissions.collecting import (
     collect_submission,
     steps_of,
 )
-from dcc.reports.submissions.json_form import as_json
+from dcc.reports.submissions.json_form import report_as_json
 from dcc.reports.submissions.model import Outcome, Standing, SubmissionReport, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
@@ -196,13 +196,13 @@ def test_experiments_that_wait_for_animals_in_a_document_that_failed_are_not_to_
     report = in_both(data, collect_submission, key_of(MIXED), data.settings)
     assert (report.outcome, report.documents_failed, report.to_be_corrected) == (Outcome.NOTHING_TAKEN, 2, 1)
     catalogue = load_catalogue("en", data.settings)
-    (sentence,) = as_json(report, catalogue)["next"]
+    (sentence,) = report_as_json(report, catalogue)["next"]
     assert sentence.startswith("Documents that were not taken at all")
     page = render_html(report, catalogue, data.settings)
     assert re.search(r"Documents to be corrected</dt>\s*<dd>1<", page)
     # Nothing of it goes on, though only its contents failed.
     assert {document.steps[-1].standing for document in report.documents} == {Standing.NOT_REACHED}
-    (line,) = as_json(in_both(data, collect_centre, "H", data.settings), catalogue)["zips"]
+    (line,) = report_as_json(in_both(data, collect_centre, "H", data.settings), catalogue)["zips"]
     assert (line["failed"], line["to_be_corrected"]) == (2, 1)
 
 
@@ -259,7 +259,7 @@ def told(data: DataInstallation, key: str) -> Told:
     report = in_both(data, collect_submission, key_of(key), data.settings)
     (cause,) = [cause for cause in report.causes if cause.kind == "E4"]
     text = " ".join(render_text(report, catalogue).split())
-    return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))
+    return Told(cause, text, render_html(report, catalogue, data.settings), report_as_json(report, catalogue))
 
 
 def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animals(

@@ -11,7 +11,7 @@ from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
-from dcc.reports.submissions.json_form import as_json
+from dcc.reports.submissions.json_form import report_as_json
 from dcc.reports.submissions.page import render_html
 from dcc.store.staging import Staging
 from tests.support.asking import in_both
@@ -74,6 +74,6 @@ def test_a_row_of_too_many_cells_is_told_in_every_report(data: DataInstallation,
         write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, found, catalogue)
     page = render_html(report, catalogue, data.settings)
     assert "Siehe specimens.csv, Zeile 2." in page
-    (cause,) = as_json(report, catalogue)["causes"]
+    (cause,) = report_as_json(report, catalogue)["causes"]
     cells = header.count(b",") + 1
     assert (cause["example"]["value"], cause["example"]["expected"]) == (str(cells + 1), str(cells))

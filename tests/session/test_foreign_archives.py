@@ -14,6 +14,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_session, 
 from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
+from dcc.reports.submissions.stored_reports import json_text
 from dcc.session.data.confirmations import confirm_submission
 from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.withdrawals import withdraw_submission
@@ -64,7 +65,7 @@ def reports(data: DataInstallation) -> tuple[SubmissionReport, CentreReport, Cen
 
 
 def texts(data: DataInstallation) -> list[str]:
-    """What those for centres say, as texts and pages, in both languages."""
+    """What those for centres say, as texts, pages and JSON, in both languages."""
     return texts_of(data, *reports(data)[:3])
 
 
@@ -74,7 +75,11 @@ def texts_of(data: DataInstallation, *some: Report) -> list[str]:
         " ".join(text.split())
         for report in some
         for catalogue in catalogues
-        for text in (render_text(report, catalogue), render_html(report, catalogue, data.settings))
+        for text in (
+            render_text(report, catalogue),
+            render_html(report, catalogue, data.settings),
+            json_text(report, catalogue),
+        )
     ]
 
 
@@ -135,10 +140,9 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
         Actor.NOBODY,
         "Made by mistake",
     )
-    told = texts(planted)
-    assert all("dcc " not in text for text in told)
+    assert all("dcc " not in text for text in texts(planted))
     # Those of the archive and of H, on whose source it lies.
-    assert all("Made by mistake" in text for text in (*told[0:4], *told[8:12]))
+    assert all("Made by mistake" in text for text in texts_of(planted, report, of_h))
     (entry,) = in_reading(planted.tracker, list_declines)
     story = in_reading(planted.tracker, submission_story, KEY)
     assert (entry.key, entry.owner, entry.declined_by, entry.reason) == (KEY, "J", "wrangler", "Made by mistake")

@@ -17,7 +17,7 @@ from dcc.cli.demo import submissions
 from dcc.qc.models import DOCUMENT
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
-from dcc.reports.submissions.json_form import as_json
+from dcc.reports.submissions.json_form import report_as_json
 from dcc.reports.submissions.model import Report, SubmissionReport
 from dcc.reports.submissions.page import render_html
 from tests.support.asking import column_in, execute_in
@@ -122,7 +122,7 @@ class Desk:
 
     def json(self, report: Report) -> dict[str, Any]:
         """The report as a program reads it."""
-        shown = json.loads(json.dumps(as_json(report, self.catalogue())))
+        shown = json.loads(json.dumps(report_as_json(report, self.catalogue())))
         assert isinstance(shown, dict)
         return shown
 

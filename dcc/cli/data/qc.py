@@ -414,7 +414,7 @@ def expected(
     """
     from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, lacking_procedures, require_pipeline
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots.bars import draw_expected
+    from dcc.reports.plots.bars import picture_of_expected
     from dcc.reports.plots.picture import use_font_cache
 
     settings = settings_from_environment()
@@ -432,7 +432,7 @@ def expected(
     counted = deliveries.by_procedure()
     if plot is not None:
         use_font_cache(settings)
-        draw_expected(counted, load_catalogue(language, settings)).write(plot)
+        picture_of_expected(counted, load_catalogue(language, settings)).write(plot)
     note_facts(unwritten=csv_file is None and bool(counted))
     uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
     _show(criteria.day, counted, uncovered)

@@ -282,11 +282,11 @@ _WAITING_FOR_ONE: Final = mark_plural("{number} experiment that waits for it", "
 def causes_as_json(
     causes: Iterable[Cause], catalogue: Catalogue, contacts: Mapping[str, str]
 ) -> list[dict[str, object]]:
-    """Causes as `as_json`, each with the contact of its centre."""
-    return [as_json(cause, catalogue) | {"contact": contacts.get(cause.centre or "")} for cause in causes]
+    """Causes as `cause_as_json` for wranglers: each with the contact of its centre."""
+    return [cause_as_json(cause, catalogue) | {"contact": contacts.get(cause.centre or "")} for cause in causes]
 
 
-def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
+def cause_as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
     """A cause as an object of JSON, with its texts in the catalogue's language."""
     example = cause.example
     texts = {

@@ -1,7 +1,7 @@
 """The causes and findings of a scope as a spreadsheet (XLSX), which shows what centres sent and runs none of it.
 
-Every text is written as a text, so that none is a formula or a link, whatever it begins with. Invisible characters
-(control characters, blanks of no width) stand as `\\xNN`.
+Wranglers send it to centres, so that it names no commands. Every text is written as a text, so that none is a formula
+or a link, whatever it begins with. Invisible characters (control characters, blanks of no width) stand as `\\xNN`.
 """
 
 from __future__ import annotations

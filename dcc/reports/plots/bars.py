@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from sqlalchemy import Connection, case, func, select
 
@@ -33,6 +33,7 @@ from dcc.reports.plots.values import documents_of
 from dcc.vocabulary import Validity
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -43,9 +44,7 @@ _WEEK: Final = timedelta(weeks=1)
 _HEIGHT: Final = 2.9
 _TICKS: Final = 5
 _LEAST_SLOTS: Final = 8
-_SQUARE: Final[dict[str, Any]] = {"marker": "s", "markersize": 7, "linestyle": "none"}
-_EARLIER: Final[dict[str, Any]] = {"color": "#b9c2cb", "linewidth": 0}
-_NEW: Final[dict[str, Any]] = {"facecolor": NEW, "edgecolor": "white", "hatch": "////", "linewidth": 0}
+_GREY: Final = "#b9c2cb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def draw_weeks(
     found = count_weeks(qc, centre, key)
     if found is None:
         raise NotFoundError(f"Centre {centre} has no current, valid experiment. See `dcc qc overview animals`.")
-    return picture_of(found, catalogue)
+    return picture_of_weeks(found, catalogue)
 
 
 def count_weeks(qc: Connection, centre: str, key: SubmissionKey | None) -> Weeks | None:
@@ -113,7 +112,7 @@ def count_weeks(qc: Connection, centre: str, key: SubmissionKey | None) -> Weeks
     return Weeks(centre, key, counted, number.total() - sum(number[week] for week in weeks))
 
 
-def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
+def picture_of_weeks(found: Weeks, catalogue: Catalogue) -> Picture:
     """The picture of counts per week."""
     title, subtitle = catalogue.say("Experiments per week"), subtitle_of(catalogue, found.centre, found.key)
     with_new = any(week.new for week in found.weeks)
@@ -126,18 +125,14 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
         (axes,) = lay_out(figure, title, subtitle, left=0.6, bottom=0.4)
         bars = range(len(found.weeks))
         earlier, new = [week.earlier for week in found.weeks], [week.new for week in found.weeks]
-        axes.bar(bars, earlier, 0.86, **_EARLIER)
+        axes.bar(bars, earlier, 0.86, color=_GREY, linewidth=0)
         if with_new:
-            axes.bar(bars, new, 0.86, earlier, **_NEW)
+            axes.bar(bars, new, 0.86, earlier, facecolor=NEW, edgecolor="white", hatch="////", linewidth=0)
         axes.set_xlim(-0.7, max(len(found.weeks), _LEAST_SLOTS) - 0.3)
         axes.set_xticks(places, days)
-        axes.locator_params(axis="y", integer=True, nbins=6)
-        axes.yaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
-        axes.grid(axis="y", color=GRID, linewidth=0.6)
-        entries = [({**_SQUARE, "color": _EARLIER["color"]}, legend[0])] if any(earlier) else []
-        if with_new:
-            entries.append(({**_SQUARE, "color": NEW}, legend[1]))
-        add_legend(figure, entries)
+        _count_along(axes, "y", catalogue)
+        drawn = ((_GREY, legend[0], any(earlier)), (NEW, legend[1], with_new))
+        _add_legend(figure, {colour: text for colour, text, is_drawn in drawn if is_drawn})
 
     return Picture(
         name=file_name_of("weeks", found.centre),
@@ -193,12 +188,12 @@ _BAR: Final = 0.19
 _COLOURS: Final = {
     Delivery.DELIVERED: NEW,
     Delivery.INVALID: "#e69f00",
-    Delivery.EXPLAINED: "#b9c2cb",
+    Delivery.EXPLAINED: _GREY,
     Delivery.MISSING: OUTLIER,
 }
 
 
-def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) -> Picture:
+def picture_of_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) -> Picture:
     """A bar for each centre, pipeline and procedure; of too many, those with most missing.
 
     Raises NotFoundError without any.
@@ -237,10 +232,8 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
         ]
         axes.set_yticks(list(places), labels)
         axes.invert_yaxis()
-        axes.locator_params(axis="x", integer=True, nbins=6)
-        axes.xaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
-        axes.grid(axis="x", color=GRID, linewidth=0.6)
-        add_legend(figure, [({**_SQUARE, "color": colour}, words[state]) for state, colour in _COLOURS.items()])
+        _count_along(axes, "x", catalogue)
+        _add_legend(figure, {colour: words[state] for state, colour in _COLOURS.items()})
 
     centres = {procedure.centre for procedure in drawn}
     return Picture(
@@ -251,3 +244,17 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
         size=(WIDTH, HEADING + 0.5 + _BAR * max(len(drawn), 3)),
         draw=draw,
     )
+
+
+def _count_along(axes: Axes, axis: Literal["x", "y"], catalogue: Catalogue) -> None:
+    """Whole numbers at an axis, with lines across."""
+    axes.locator_params(axis=axis, integer=True, nbins=6)
+    along = axes.xaxis if axis == "x" else axes.yaxis
+    along.set_major_formatter(lambda value, _: catalogue.number(int(value)))
+    along.grid(color=GRID, linewidth=0.6)
+
+
+def _add_legend(figure: Figure, words: Mapping[str, str]) -> None:
+    """What bars of each colour are."""
+    square = {"marker": "s", "markersize": 7, "linestyle": "none"}
+    add_legend(figure, [({**square, "color": colour}, word) for colour, word in words.items()])

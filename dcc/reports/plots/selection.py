@@ -66,7 +66,7 @@ def pictures_of(
         if parameter_values is not None:
             pictures.append(_picture(parameter_values, catalogue))
     counted = bars.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
-    return [*pictures, bars.picture_of(counted, catalogue)] if counted else pictures
+    return [*pictures, bars.picture_of_weeks(counted, catalogue)] if counted else pictures
 
 
 def _brought_by(qc: Connection, key: SubmissionKey) -> list[tuple[str, str]]:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dcc.outcomes import Problem
-from dcc.reports.causes.cause import Cause
-from dcc.reports.causes.cause import as_json as cause_as_json
+from dcc.reports.causes.cause import Cause, cause_as_json
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, model
 from dcc.reports.submissions.model import LONGEST_VALUE, MAX_HOSTS, MAX_PERMITTED, MAX_REASONS, shortened
@@ -25,7 +24,7 @@ FORMAT: Final = 1
 """Number of the form of the object: grows when something in it changes its meaning."""
 
 
-def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
+def report_as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
     """A report as an object that `json.dumps` takes; times are ISO 8601 in UTC, phases and statuses their names."""
     return dict(json_ready(_facts(report, catalogue)))
 
@@ -37,7 +36,7 @@ def _facts(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
         "language": catalogue.code,
         # Not every kind of report has an outcome, or a centre.
         **fields_of(report, *(name for name in some if hasattr(report, name))),
-        "causes": [_cause(cause, catalogue) for cause in report.causes],
+        "causes": [_cause(cause, catalogue, at_centre=not report.is_for_wranglers) for cause in report.causes],
         "findings_total": report.found,
     }
     if isinstance(report, model.SubmissionReport):
@@ -138,7 +137,7 @@ def _document(document: model.DocumentReport, catalogue: Catalogue) -> dict[str,
     return {**json_ready(document), "steps": steps}
 
 
-def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
+def _cause(cause: Cause, catalogue: Catalogue, *, at_centre: bool) -> dict[str, Any]:
     shown: dict[str, Any] = dict(cause_as_json(cause, catalogue))
     example = dict(shown["example"])
     for name in ("zip", "document", "value", "element", "nearest", "expected"):
@@ -149,7 +148,7 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
         **shown,
         "subject": shortened(cause.subject, LONGEST_VALUE),
         "title": shortened(str(shown["title"])),
-        "remedy": shortened(str(shown["remedy"])),
+        "remedy": shortened(cause.remedy_for_centre(catalogue) if at_centre else cause.remedy(catalogue)),
         "who_acts": cause.who_acts(catalogue),
         "example": example,
     }

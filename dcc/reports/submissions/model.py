@@ -191,6 +191,7 @@ class SubmissionReport:
     """
 
     kind: ClassVar = "submission"
+    is_for_wranglers: ClassVar = False
 
     key: SubmissionKey
     centre: str | None
@@ -321,6 +322,7 @@ class CentreReport(Summary):
     """The summary of a centre."""
 
     kind: ClassVar = "centre"
+    is_for_wranglers: ClassVar = False
 
     centre: str
     centre_name: str
@@ -374,6 +376,7 @@ class SessionReport(Summary):
     """
 
     kind: ClassVar = "session"
+    is_for_wranglers: ClassVar = True
 
     session: int
     started: datetime
@@ -389,7 +392,9 @@ class SessionReport(Summary):
 
 
 Report = SubmissionReport | CentreReport | SessionReport
-"""Any of the three; the `kind` of each is the name of its template."""
+"""Any of the three: the `kind` of each is the name of its template; those that centres get are not `is_for_wranglers`,
+and name no commands.
+"""
 
 
 # So much of what centres and servers say is shown that a page stays below two megabytes.

@@ -179,8 +179,7 @@ def report_values(
     link_of_submission: Callable[[SubmissionKey], str] | None = None,
 ) -> dict[str, Any]:
     """What a page or text on a report needs that shows these causes."""
-    # Centres do not get the summary of a session, which is of all of them.
-    contacts: Mapping[str, str] | None = {} if isinstance(report, SessionReport) else None
+    contacts: Mapping[str, str] | None = {} if report.is_for_wranglers else None
     values = {
         **cause_values(causes, catalogue, link_of_submission, contacts=contacts),
         "report": report,

@@ -116,9 +116,9 @@ def write_page(path: Path, text: str) -> None:
 
 def json_text(report: Report, catalogue: Catalogue) -> str:
     """A report as JSON, a text of several lines."""
-    from dcc.reports.submissions.json_form import as_json
+    from dcc.reports.submissions.json_form import report_as_json
 
-    return json_values.json_text(as_json(report, catalogue)) + "\n"
+    return json_values.json_text(report_as_json(report, catalogue)) + "\n"
 
 
 def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
