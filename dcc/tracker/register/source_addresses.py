@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
+from dcc.errors import NotFoundError
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
@@ -31,6 +32,12 @@ from dcc.tracker.models import (
     TlsCertificate,
 )
 from dcc.tracker.submission_rows import group_pairs, object_of
+
+
+def require_source(connection: Connection, source_id: int) -> None:
+    """Raise NotFoundError unless a file source exists."""
+    if connection.scalar(select(FileSource.id).where(FileSource.id == source_id)) is None:
+        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
 
 
 class SourceState(StrEnum):
