@@ -416,8 +416,6 @@ def _disk_errors(directory: Path) -> AbstractContextManager[None]:
 ARCHIVES: Final = "archives"
 """The directory of the copies; a replica of the archive store may name it."""
 
-_NAMED: Final = 10
-
 
 @dataclass(frozen=True, slots=True)
 class CopiedArchives:
@@ -452,46 +450,3 @@ def copy_archives(tracker: Engine, settings: Settings, directory: Path) -> Copie
                 except DccError as error:
                     reasons.append(str(error))
     return CopiedArchives(copied, present, len(reasons), tuple(reasons[:3]))
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedArchives:
-    """The archives of a set that are beside it and were read, and those that are not there."""
-
-    good: int
-    missing: int
-
-
-def verify_archives(
-    directory: Path, manifest: BackupManifest, *, on_progress: Progress = no_progress
-) -> VerifiedArchives | None:
-    """Read the archives of a set that were copied beside it; None if none ever were.
-
-    Raises BackupError, with their names, if some are damaged.
-    """
-    root = directory.parent / ARCHIVES
-    total = manifest.tracker.tables["stored_archive"].rows if "stored_archive" in manifest.tracker.tables else 0
-    if not root.is_dir() or not total:
-        return None
-    good, missing, after = 0, 0, 0
-    damaged: list[str] = []
-    with open_file(directory / manifest.tracker.file.name, TRACKER) as connection:
-        while archives := all_archives(connection, after):
-            after = archives[-1].archive_id
-            for archive in archives:
-                try:
-                    if sha256_of(root / archive.sha256[:2] / archive.sha256) == archive.sha256:
-                        good += 1
-                    else:
-                        damaged.append(archive.sha256)
-                except FileNotFoundError:
-                    missing += 1
-                except OSError as error:
-                    damaged.append(f"{archive.sha256} ({error.strerror})")
-                on_progress("archives", good + missing + len(damaged), total)
-    if damaged:
-        raise BackupError(
-            f"{len(damaged):,} archives in {root} are damaged: {', '.join(damaged[:_NAMED])}. Remove these files, and "
-            "have them copied again: dcc backup --with-archives."
-        )
-    return VerifiedArchives(good, missing)

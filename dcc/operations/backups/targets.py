@@ -76,7 +76,7 @@ class ContentState(Enum):
 
 @dataclass
 class Target:
-    """A database that rows are copied into: `look`, `begin`, `fill`, `put_in_place` and `finish`, in this order."""
+    """A database that rows are copied into: `begin`, `fill`, then `replace_both` of both; at the end `discard`."""
 
     engine: Engine
     settings: Settings
