@@ -23,7 +23,7 @@ from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.session.leases import Lease
-from dcc.store.staging import Staging
+from dcc.store.staging import PART, PART_ORIGIN, UNPACKING, Staging
 from dcc.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,
@@ -265,8 +265,6 @@ def nothing_under_way(connection: Connection) -> Wrong:
 
 _FETCH: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500
-_UNFINISHED: Final = (".part", ".part.json")
-_UNPACKING: Final = ".unpacking-"
 
 
 @rule("C9")
@@ -365,10 +363,10 @@ def _unfinished_files(folder: Path) -> Iterator[tuple[str | None, str]]:
         return
     with entries:
         for entry in entries:
-            ending = next((ending for ending in _UNFINISHED if entry.name.endswith(ending)), None)
+            ending = next((ending for ending in (PART, PART_ORIGIN) if entry.name.endswith(ending)), None)
             if ending is not None:
                 yield entry.name.removesuffix(ending), entry.name
-            elif entry.name.startswith(".") and _UNPACKING in entry.name:
+            elif entry.name.startswith(".") and UNPACKING in entry.name:
                 yield None, entry.name
 
 
