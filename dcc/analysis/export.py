@@ -30,8 +30,9 @@ from sqlalchemy import Connection, Engine
 
 from dcc.analysis.columns import SCHEMA
 from dcc.analysis.filters import MeasurementFilter
-from dcc.analysis.measurements import iterate_batches, patient_connection, resolve_past, summary_query
+from dcc.analysis.measurements import iterate_batches, resolve_past, summary_query
 from dcc.analysis.spreadsheets import escape_formulas
+from dcc.databases.engines import patient_connection
 from dcc.errors import ExportActiveError, ExportError
 from dcc.runtime.private_files import PART_NAMES, SHARED_DIRECTORY, SHARED_FILE, make_directory, replacement_file
 

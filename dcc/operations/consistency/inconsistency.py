@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Select
 
 from dcc.tracker.submission_rows import state_of, submission_key_of
 
-Arguments = ParamSpec("Arguments")
+_Asked = ParamSpec("_Asked")
 MAX_TOLD: Final = 20
 """How many inconsistencies of one rule are listed; the others are counted."""
 
@@ -39,14 +39,14 @@ Wrong = Iterator[tuple[str, str]]
 """What is wrong: the subject and message of each inconsistency."""
 
 
-def rule(rule_id: str) -> Callable[[Callable[Arguments, Wrong]], Callable[Arguments, Iterator[Inconsistency]]]:
+def consistency_rule(rule_id: str) -> Callable[[Callable[_Asked, Wrong]], Callable[_Asked, Iterator[Inconsistency]]]:
     """A decorator that makes a function a rule; the first line of its docstring is what the rule demands."""
 
-    def made(find: Callable[Arguments, Wrong]) -> Callable[Arguments, Iterator[Inconsistency]]:
+    def made(find: Callable[_Asked, Wrong]) -> Callable[_Asked, Iterator[Inconsistency]]:
         CONSISTENCY_RULES[rule_id] = (find.__doc__ or "").partition("\n")[0]
 
         @wraps(find)
-        def found(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[Inconsistency]:
+        def found(*arguments: _Asked.args, **named: _Asked.kwargs) -> Iterator[Inconsistency]:
             return (Inconsistency(rule_id, subject, message) for subject, message in find(*arguments, **named))
 
         return found

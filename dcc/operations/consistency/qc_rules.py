@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select
 
 from dcc.databases.list_parameters import IDS
-from dcc.operations.consistency.inconsistency import Wrong, in_rows, rule
+from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import document_pages, pages
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, State, Status
@@ -45,7 +45,7 @@ _COUNTED: Final = {
 }
 
 
-@rule("C13")
+@consistency_rule("C13")
 def one_current_version(qc: Connection) -> Wrong:
     """An entity has one current version at most, which one open lifetime tells of."""
     for kind, table in ENTITY_TABLES.items():
@@ -74,7 +74,7 @@ def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Wrong:
     yield from in_rows(qc, query, f"{kind.value} {{id}} of document {{document_id}}", said)
 
 
-@rule("C14")
+@consistency_rule("C14")
 def lifetimes(qc: Connection) -> Wrong:
     """Lifetimes are opened by documents that stand, and end after they began."""
     without_effect = [DocumentState.HELD.value, DocumentState.REFUSED.value]
@@ -94,7 +94,7 @@ def lifetimes(qc: Connection) -> Wrong:
         )
 
 
-@rule("C15")
+@consistency_rule("C15")
 def document_counts(qc: Connection) -> Wrong:
     """A document has as many rows as its counts say."""
     # A held document has no rows; an entity that was refused for its length has none.
@@ -129,7 +129,7 @@ _RECOUNT: Final = "Have contexts counted again: dcc qc recount --reason ..."
 _RUNS_AT_ONCE: Final = 2_000
 
 
-@rule("C16")
+@consistency_rule("C16")
 def context_sums(qc: Connection) -> Wrong:
     """A data context has the measurements that are counted under it, and its history says so."""
     # Adds up the measurements of one procedure at one centre at a time.
@@ -202,7 +202,7 @@ def _history(qc: Connection) -> Wrong:
         )
 
 
-@rule("C17")
+@consistency_rule("C17")
 def context_members(qc: Connection) -> Wrong:
     """Procedure runs are counted under the genotypes and strains that they belong to."""
     # Contexts with documents that are not counted yet are left out: the next session counts them.
@@ -236,7 +236,7 @@ _LOGGED: Final = (
 _UNJUDGED: Final = entries_that_hold().where(XmlLog.xml_id.in_(IDS), AnException.short_name == LEFT_OUT[Phase.DATA])
 
 
-@rule("C12")
+@consistency_rule("C12")
 def document_states(tracker: Connection, qc: Connection) -> Wrong:
     """The tracker and the QC database agree about each document."""
     # A session writes to the QC database first.
@@ -284,7 +284,7 @@ def _document_name(document: Row[Any]) -> str:
     return f"{submission_key_of(document)} {document.fname}"
 
 
-@rule("C18")
+@consistency_rule("C18")
 def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Wrong:
     """The log of a judged document has the findings of the QC database."""
     # A document's log has `limit` of its findings, and one entry for the others, unless judging is left out.
@@ -337,7 +337,7 @@ def _in_words(counts: Counter[str]) -> str:
     return ", ".join(f"{number:,} of {rule}" for rule, number in sorted(counts.items())) or "none"
 
 
-@rule("C19")
+@consistency_rule("C19")
 def finding_states(qc: Connection) -> Wrong:
     """A finding that counts is open, one that does not was closed or waived."""
     closed, waived = FINDING.c.closed.is_not(None), FINDING.c.waiver_id.is_not(None)

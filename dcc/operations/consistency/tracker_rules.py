@@ -17,7 +17,7 @@ from dcc.databases.list_parameters import IDS
 from dcc.errors import BadFileNameError
 from dcc.messages import count_of
 from dcc.naming import Action
-from dcc.operations.consistency.inconsistency import Wrong, in_rows, rule
+from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
 from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
@@ -59,7 +59,7 @@ _NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
 _OF_DOWNLOAD: Final = select(*KEY).join(ZipFile).join(FileSourceHasZip).join(ZipDownload)
 
 
-@rule("C1")
+@consistency_rule("C1")
 def zip_action_hostings(connection: Connection) -> Wrong:
     """Every submission is hosted by a file source, and every archive has a submission."""
     # Submissions may lack a source after a source was removed with all its history.
@@ -76,7 +76,7 @@ def zip_action_hostings(connection: Connection) -> Wrong:
     yield from in_rows(connection, unused, "{file_name}", said)
 
 
-@rule("C2")
+@consistency_rule("C2")
 def listings(connection: Connection) -> Wrong:
     """What a file source showed in its latest crawl is accounted for, archive by archive."""
     # A source that was listed in part may have more.
@@ -101,7 +101,7 @@ def listings(connection: Connection) -> Wrong:
         )
 
 
-@rule("C3")
+@consistency_rule("C3")
 def zip_states(connection: Connection) -> Wrong:
     """A submission's state follows from its latest download."""
     purged = sources_were_purged(connection)
@@ -129,7 +129,7 @@ def _legal(download: State | None) -> set[State]:
     return legal
 
 
-@rule("C4")
+@consistency_rule("C4")
 def download_states(connection: Connection) -> Wrong:
     """A download's state follows from its documents."""
     # A download that was given up, or whose archive was bad, keeps its state.
@@ -161,7 +161,7 @@ def _wrong_download(state: State, rolled_up: State | None) -> str | None:
     return f"It is {state}, though its documents come to {rolled_up}."
 
 
-@rule("C7")
+@consistency_rule("C7")
 def nothing_twice(connection: Connection) -> Wrong:
     """No archive has arrived twice for one turn of its submission, no document is there twice."""
     reopened = (
@@ -190,7 +190,7 @@ def nothing_twice(connection: Connection) -> Wrong:
     yield from in_rows(connection, twice, "{fname}", f"The document is there twice. {_RETRY}")
 
 
-@rule("C8")
+@consistency_rule("C8")
 def failure_reasons(connection: Connection) -> Wrong:
     """Whatever failed has its reason in a log."""
     submissions = _NAMED.where(is_at(ZipAction, REFUSED), ~exists().where(ZipActionLog.za_id == ZipAction.id))
@@ -210,7 +210,7 @@ def failure_reasons(connection: Connection) -> Wrong:
         yield from in_rows(connection, query, subject, said)
 
 
-@rule("C23")
+@consistency_rule("C23")
 def stored_archives(connection: Connection) -> Wrong:
     """The archive store has a record of what each download delivered."""
     query = (
@@ -223,7 +223,7 @@ def stored_archives(connection: Connection) -> Wrong:
     yield from in_rows(connection, query, "download {id}", said)
 
 
-@rule("C6")
+@consistency_rule("C6")
 def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Wrong:
     """Sessions and their tasks have ended, or their process is alive."""
     held = [lease.session for lease in leases if not lease.is_dead]
@@ -249,7 +249,7 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Wrong:
     )
 
 
-@rule("C5")
+@consistency_rule("C5")
 def nothing_under_way(connection: Connection) -> Wrong:
     """Nothing is under way without a session."""
     for model, of_model, states, subject in (
@@ -267,7 +267,7 @@ _FETCH: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500
 
 
-@rule("C9")
+@consistency_rule("C9")
 def staged_archives(connection: Connection, staging: Staging) -> Wrong:
     """An archive in staging is the one that arrived."""
     for page in zip_pages(connection):
@@ -289,7 +289,7 @@ def _arrived(row: Row[Any]) -> bool:
     return row.phase_id >= Phase.UNZIP and download is not None and download.phase >= Phase.UNZIP
 
 
-@rule("C10")
+@consistency_rule("C10")
 def staged_documents(connection: Connection, staging: Staging) -> Wrong:
     """Documents in staging are as they were extracted."""
     # If the folder of an archive exists, all of its documents are there.
@@ -333,7 +333,7 @@ def _wrong_file(noun: str, path: Path, size_bytes: int, md5: str | None) -> str 
     return None
 
 
-@rule("C11")
+@consistency_rule("C11")
 def unfinished_files(connection: Connection, staging: Staging) -> Wrong:
     """Unfinished files in staging are those of unfinished work."""
     # Without a session, every unfinished file waits to be continued.
