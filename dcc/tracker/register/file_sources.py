@@ -25,9 +25,9 @@ from dcc.runtime.clock import utc_now
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.crawl_policy import Pause, shown_age
-from dcc.sources.host_keys import HostKey as ServerKey
+from dcc.sources.host_keys import HostKey
 from dcc.sources.protocols import PROTOCOLS, available_protocols
-from dcc.tracker.models import FileSource, FileSourceHasZip, HostKey, ProtocolRow, ResourceStateRow, ZipDownload
+from dcc.tracker.models import FileSource, FileSourceHasZip, HostKeyRow, ProtocolRow, ResourceStateRow, ZipDownload
 from dcc.tracker.register.centres import require_centre
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
@@ -92,7 +92,7 @@ class SourceEntry:
 
 
 def add_source(
-    connection: Connection, address: SourceAddress, host_keys: Sequence[ServerKey] = (), tls: TlsTrust | None = None
+    connection: Connection, address: SourceAddress, host_keys: Sequence[HostKey] = (), tls: TlsTrust | None = None
 ) -> int:
     """Register a source, available, with its accepted host keys and certificates; returns its id.
 
@@ -206,7 +206,7 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
     query = query.outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
-    keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
+    keys = select(HostKeyRow.file_source_id, HostKeyRow.fingerprint).order_by(HostKeyRow.id)
     fingerprints = group_pairs(connection.execute(keys))
     trusted = trusted_certificates(connection)
     entries = [_entry(row, fingerprints[row.id], trusted.get(row.id, TlsTrust())) for row in connection.execute(query)]
