@@ -5,7 +5,6 @@ A set that others may read has no access keys in it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -47,7 +46,7 @@ from dcc.qc.database import QC_DATABASE
 from dcc.redaction import MASK
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.clock import utc_now
-from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
+from dcc.runtime.private_files import PRIVATE_DIRECTORY, locked, make_directory
 from dcc.settings import Settings
 from dcc.settings.locations import LocationSettings
 from dcc.settings.reference import shown_source
@@ -396,16 +395,9 @@ def _alone_in(directory: Path) -> Iterator[None]:
     with _disk_errors(directory):
         make_directory(directory)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BackupActiveError(
-                f"Another backup is being written to {directory}. Wait until it is done, or name another directory."
-            ) from error
+    active = f"Another backup is being written to {directory}. Wait until it is done, or name another directory."
+    with locked(lock, BackupActiveError(active)):
         yield
-    finally:
-        os.close(lock)
 
 
 def _disk_errors(directory: Path) -> AbstractContextManager[None]:
