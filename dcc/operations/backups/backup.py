@@ -378,7 +378,8 @@ def _remove_old(directory: Path, newest: Path, keep: int | None) -> tuple[tuple[
     if keep is None:
         return (), ()
     removed, not_removed = [], []
-    for path in [path for path in sets_in(directory) if path != newest][: -(keep - 1) or None]:
+    older = [path for path in sets_in(directory) if path != newest]
+    for path in older[: max(0, len(older) + 1 - keep)]:
         try:
             # Without its manifest it is no set any more, even if the removal breaks off.
             (path / MANIFEST).unlink()
