@@ -30,6 +30,12 @@ from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
+COMMANDS = (
+    "init centre source crawl ui status zips show archive retry hold release cancel acknowledge session sessions "
+    "report notify data qc rules reference "
+    "validate replay explain example manifest demo completion settings doctor upgrade daemon metrics staging backup "
+    "restore migrate-storage instance"
+)
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -46,6 +52,11 @@ ALL = dict(commands(command))
 LEAVES = [path for path, found in ALL.items() if not isinstance(found, click.Group)]
 
 
+def test_the_commands_are_these() -> None:
+    assert " ".join(path[0] for path in ALL if len(path) == 1) == COMMANDS
+    assert ("instance", "rebuild") in ALL
+
+
 def test_every_command_says_what_it_does_and_how_it_ends() -> None:
     for path in LEAVES:
         result = CliRunner().invoke(command, [*path, "--help"], prog_name="dcc")
@@ -55,9 +66,7 @@ def test_every_command_says_what_it_does_and_how_it_ends() -> None:
         if any(parameter.required for parameter in ALL[path].params):
             assert f"\n  dcc {' '.join(path)} " in result.stdout.partition("\nExample")[2], path
         assert f"dcc {' '.join(path)}" in result.stdout.partition("\nExample")[2], path
-        assert not ALL[path].get_short_help_str(70).endswith("..."), (
-            f"Begin the docstring of {path} with a shorter line."
-        )
+        assert not ALL[path].get_short_help_str(70).endswith("..."), path
         assert max(map(len, result.stdout.splitlines())) <= 102, path
 
 
@@ -67,7 +76,7 @@ def test_help_lists_every_command_and_the_exit_codes_and_the_version_is_the_pack
     for arguments in (["--help"], ["-h"]):
         result = CliRunner().invoke(command, arguments, prog_name="dcc")
         assert result.exit_code == 0
-        assert all(f"\n  {name} " in result.stdout for name, *rest in ALL if not rest)
+        assert all(f"\n  {name} " in result.stdout for name in COMMANDS.split())
         assert "3  another session is active" in result.stdout
 
 
