@@ -9,7 +9,6 @@ Readers of Parquet ignore names that begin with `_`.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -30,10 +29,18 @@ from sqlalchemy import Connection, Engine
 
 from dcc.analysis.columns import SCHEMA
 from dcc.analysis.filters import MeasurementFilter
-from dcc.analysis.measurements import iterate_batches, patient_connection, resolve_past, summary_query
+from dcc.analysis.measurements import iterate_batches, resolve_past, summary_query
 from dcc.analysis.spreadsheets import escape_formulas
+from dcc.databases.engines import patient_connection
 from dcc.errors import ExportActiveError, ExportError
-from dcc.runtime.private_files import PART_NAMES, SHARED_DIRECTORY, SHARED_FILE, make_directory, replacement_file
+from dcc.runtime.private_files import (
+    PART_NAMES,
+    SHARED_DIRECTORY,
+    SHARED_FILE,
+    locked,
+    make_directory,
+    replacement_file,
+)
 
 MANIFEST: Final = "_manifest.json"
 _LOCK: Final = "_lock"
@@ -106,17 +113,9 @@ def open_directory(directory: Path) -> Iterator[None]:
     with _writing(directory):
         make_directory(directory, SHARED_DIRECTORY)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, SHARED_FILE)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ExportActiveError(
-                f"Another export is being written to {directory}. "
-                "Wait until it is done, or export to another directory."
-            ) from error
+    active = f"Another export is being written to {directory}. Wait until it is done, or export to another directory."
+    with locked(lock, ExportActiveError(active)):
         yield
-    finally:
-        os.close(lock)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime, time
 from typing import Any, Final
@@ -17,8 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, case, false, f
 from dcc.analysis.columns import SCHEMA, to_frame
 from dcc.analysis.filters import MeasurementFilter, conditions
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.database import database_of
-from dcc.databases.engines import disposed, open_url
+from dcc.databases.engines import patient_connection
 from dcc.errors import NotFoundError
 from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_animal
@@ -34,7 +32,6 @@ ROWS: Final = 50_000
 
 _TEXT_HELD: Final = 32_000_000
 _ROWS_FETCHED: Final = 200
-_CLIENT_SECONDS: Final = 86_400
 
 _OWNERS: Final = {kind: table for kind, table in ENTITY_TABLES.items() if kind is not EntityKind.SPECIMEN}
 
@@ -60,17 +57,6 @@ def iterate_measurements(
     with patient_connection(qc) as connection:
         for batch in iterate_batches(connection, criteria or MeasurementFilter(), rows=rows):
             yield to_frame(pa.Table.from_batches([batch]))
-
-
-@contextmanager
-def patient_connection(qc: Engine) -> Iterator[Connection]:
-    """A connection for long reading: all of its queries read the database at one moment, and may take their time."""
-    with disposed(open_url(qc.url, database_of(qc), answer_seconds=None)) as engine, engine.connect() as connection:
-        if engine.dialect.name in MYSQL_FAMILY:
-            connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            # How long the server waits for a client that pauses while reading a result.
-            connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
-        yield connection
 
 
 def iterate_batches(

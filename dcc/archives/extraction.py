@@ -39,7 +39,7 @@ from dcc.errors import (
 from dcc.messages import Message, mark, message
 from dcc.naming import ARCHIVE_SUFFIXES, DocumentName, NamingConvention
 from dcc.outcomes import Problem
-from dcc.store.staging import disk_errors
+from dcc.store.staging import UNPACKING, disk_errors
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def extract_archive(
     parent = target.parent
     with disk_errors(archive.name, parent):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
+        unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}{UNPACKING}", dir=parent))
         try:
             allowance = Allowance(limits, archive)
             extraction = _Extraction(archive.name, unpacking, target, naming, centres, is_wanted)
@@ -310,7 +310,7 @@ def _put_in_place(unpacking: Path, target: Path) -> None:
     if not target.exists():
         unpacking.rename(target)
         return
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=target.parent))
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}{UNPACKING}", dir=target.parent))
     target.rename(aside / "replaced")
     unpacking.rename(target)
     shutil.rmtree(aside, ignore_errors=True)

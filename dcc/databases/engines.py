@@ -37,6 +37,7 @@ _MYSQL_PORT = 3306
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 300
+_CLIENT_SECONDS = 86_400
 _SESSION = (
     "SET SESSION time_zone = '+00:00', "
     "SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
@@ -119,6 +120,17 @@ def disposed(engine: Engine) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
+
+
+@contextmanager
+def patient_connection(engine: Engine) -> Iterator[Connection]:
+    """A separate connection for long reading: its queries read the database at one moment, and may take their time."""
+    with disposed(open_url(engine.url, database_of(engine), answer_seconds=None)) as own, own.connect() as connection:
+        if own.dialect.name != "sqlite":
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            # How long the server waits for a client that pauses while reading a result.
+            connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
+        yield connection
 
 
 def database_label(url: URL) -> str:

@@ -36,7 +36,7 @@ class OperationsAroundSession:
 
         yield from catch_up_after_session(self.tracker, self.settings, session)
         if self.settings.staging_clean:
-            from dcc.operations.retention.cleanup import clean_after_session
+            from dcc.operations.staging.cleanup import clean_after_session
 
             yield from clean_after_session(self.tracker, self.settings, session)
 

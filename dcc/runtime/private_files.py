@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -149,3 +150,16 @@ def refuse_links_of_others(path: Path) -> None:
         target = step.readlink()
         here = Path(target.anchor) if target.is_absolute() else here
         pending += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+
+
+@contextmanager
+def locked(descriptor: int, fault: Exception) -> Iterator[None]:
+    """Hold the lock of an open file, and close it at the end. Raises `fault` while another process holds the lock."""
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise fault from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -31,6 +31,12 @@ from dcc.runtime.private_files import make_directory
 
 log = logging.getLogger(__name__)
 
+CONTENTS: Final = ".contents"
+PART: Final = ".part"
+PART_ORIGIN: Final = ".part.json"
+UNPACKING: Final = ".unpacking-"
+REMOVED: Final = ".removed-"
+"""Endings of what is beside an archive; the last two are within names that begin with a dot."""
 PREPARED_FILE: Final = "prepared.rows"
 """What the names of the files beside an archive's documents begin with that have their rows."""
 
@@ -69,14 +75,14 @@ class Staging:
 
     def contents(self, key: SubmissionKey) -> Path:
         """The path of the directory with the archive's documents, private to the archive."""
-        return self._beside(key, ".contents")
+        return self._beside(key, CONTENTS)
 
     def part(self, key: SubmissionKey) -> Path:
         """The path of the archive during its download."""
-        return self._beside(key, ".part")
+        return self._beside(key, PART)
 
     def _origin(self, key: SubmissionKey) -> Path:
-        return self._beside(key, ".part.json")
+        return self._beside(key, PART_ORIGIN)
 
     def _beside(self, key: SubmissionKey, ending: str) -> Path:
         archive = self.archive(key)
@@ -270,9 +276,6 @@ def disk_errors(archive: object, place: Path) -> Iterator[None]:
         ) from error
 
 
-_UNPACKING = ".unpacking-"
-
-
 def remove_leftovers(root: Path, is_own: Callable[[str], bool] = lambda _: True) -> int:
     """Remove what killed processes left in staging, such as incomplete contents; returns their number.
 
@@ -280,10 +283,10 @@ def remove_leftovers(root: Path, is_own: Callable[[str], bool] = lambda _: True)
     removing are left out. Raises OSError for what cannot be removed.
     """
     removed = 0
-    for pattern in (f"*/.*{_UNPACKING}*", "*/.*.removed-*", ".*.removed-*"):
+    for pattern in (f"*/.*{UNPACKING}*", f"*/.*{REMOVED}*", f".*{REMOVED}*"):
         for leftover in root.glob(pattern):
-            contents, unpacking, _ = leftover.name.removeprefix(".").rpartition(_UNPACKING)
-            is_others = bool(unpacking) and not is_own(contents.removesuffix(".contents"))
+            contents, unpacking, _ = leftover.name.removeprefix(".").rpartition(UNPACKING)
+            is_others = bool(unpacking) and not is_own(contents.removesuffix(CONTENTS))
             if not (is_others or is_locked(leftover)):
                 remove_tree(leftover)
                 removed += 1

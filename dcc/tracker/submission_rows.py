@@ -131,7 +131,7 @@ class SubmissionOwner(NamedTuple):
 
 
 def find_submission(connection: Connection, key: SubmissionKey) -> SubmissionOwner:
-    """The submission as the tracker knows it."""
+    """The submission as the tracker knows it; an unknown one has no id. `require_submission` refuses that."""
     query = with_archives(select(ZipAction.id, Centre.short_name).select_from(ZipAction)).where(is_named(key))
     found = connection.execute(query).one_or_none()
     return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)

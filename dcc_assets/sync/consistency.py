@@ -13,7 +13,7 @@ from dagster import DagsterInstance
 from sqlalchemy import Connection, Engine
 
 from dcc.operations.consistency.check import check_at_rest
-from dcc.operations.consistency.inconsistency import Inconsistency
+from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES, Inconsistency
 from dcc.settings import Settings
 from dcc_assets.graph import CENTRE_PARTITIONS, FILE_SOURCE_PARTITIONS, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.centres import centre_reports
@@ -25,6 +25,11 @@ from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import PartitionReport, failing_partitions
 from dcc_resources.databases import qc_if_made
 
+CONSISTENCY_RULES.update(
+    C20="Dagster knows the partitions of all file sources, submissions and centres with data.",
+    C21="Dagster shows what submissions and centres have reached.",
+    C22="Dagster's checks fail for what is wrong, and for nothing else.",
+)
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 
 

@@ -105,6 +105,7 @@ def test_a_change_of_the_models_has_a_revision(database: Database) -> None:
 def test_rows_of_earlier_versions_can_have_a_column_that_came_later(
     database: Database, later: Mapping[str, tuple[str, ...]]
 ) -> None:
+    assert database.head in later, f"List what came with {database.head} in tests/support/earlier_schemas.py, or ()."
     added = [part.split(".") for parts in later.values() for part in parts if "." in part]
     columns = [database.metadata.tables[table].columns[name] for table, name in added]
     without = [str(column) for column in columns if not column.nullable and column.server_default is None]

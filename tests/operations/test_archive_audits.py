@@ -16,7 +16,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.platform_status import store_status
-from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
+from dcc.operations.staging.cleanup import RetentionVerdict, review_staging
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore

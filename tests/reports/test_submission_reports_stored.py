@@ -16,7 +16,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import CleaningError, ConfigurationError
 from dcc.messages import Message
 from dcc.naming import Action
-from dcc.operations.retention.cleanup import clean, review_staging
+from dcc.operations.staging.cleanup import clean, review_staging
 from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause, Fact

@@ -84,8 +84,8 @@ def backup(
       the older backups removed, "not_removed" those of which something is still there, as
       {"directory", "reason"}; with --verify both are missing, and "archives" is {"good", "missing"}
     """
-    from dcc.operations.backups.backup import BackupRequest, find_set, make_backup, verify_archives
-    from dcc.operations.backups.restoration import verify_backup
+    from dcc.operations.backups.backup import BackupRequest, find_set, make_backup
+    from dcc.operations.backups.restoration import verify_archives, verify_backup
 
     place = directory.expanduser().absolute()
     if verify:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from dcc.cli.shell.dagster_side import DAEMON, LOCATION_NAME, dagster_side
 from dcc.cli.shell.output import print_notice
 from dcc.errors import DaemonActiveError, DagsterStorageError, DccError, InternalFaultError
 from dcc.runtime.logging_setup import log_plan
-from dcc.runtime.private_files import replacement_file
+from dcc.runtime.private_files import locked, replacement_file
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -148,17 +147,12 @@ def _daemon_lock(settings: Settings, flags: int, what_to_do: str) -> Iterator[in
         descriptor = os.open(path, os.O_RDWR | flags, 0o600)
     except OSError as error:
         raise DagsterStorageError(f"{path} could not be written ({error}). See to its permissions.") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DaemonActiveError(
-                f"A daemon of this installation runs already: something holds {path}. Stop that `dcc daemon` or "
-                f"`dcc ui`, or what one that was killed has left (python -m {DAEMON}), {what_to_do}."
-            ) from None
+    active = DaemonActiveError(
+        f"A daemon of this installation runs already: something holds {path}. Stop that `dcc daemon` or `dcc ui`, or "
+        f"what one that was killed has left (python -m {DAEMON}), {what_to_do}."
+    )
+    with locked(descriptor, active):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def write_workspace(directory: Path) -> Path:

@@ -16,7 +16,7 @@ from dcc.runtime.json_values import fields_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dcc.operations.retention.cleanup import RetentionDecision
+    from dcc.operations.staging.cleanup import RetentionDecision
     from dcc.phases import Phase, Status
 
 _SHOWN = 20
@@ -75,7 +75,7 @@ def list_staging(files: bool, **policy: object) -> None:
       --files everything ("files"), are lists of {"place", "kinds", "bytes", "age_days",
       "verdict" (keep, remove, unknown), "reason", "centre", "phase", "status"}
     """
-    from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
+    from dcc.operations.staging.cleanup import RetentionVerdict, review_staging
 
     settings = settings_from_environment(**policy)
     with open_tracker(settings) as tracker:
@@ -128,8 +128,8 @@ def clean(yes: bool, dry_run: bool, unknown: bool, **policy: object) -> None:
     JSON: {"dry_run", "removed", "bytes", "changed" (places left alone, for they had changed
       meanwhile), "unknown"}; removed and unknown as of `dcc staging list`
     """
-    from dcc.operations.retention.cleanup import CleaningResult, RetentionVerdict, review_staging
-    from dcc.operations.retention.cleanup import clean as remove
+    from dcc.operations.staging.cleanup import CleaningResult, RetentionVerdict, review_staging
+    from dcc.operations.staging.cleanup import clean as remove
 
     if yes and dry_run:
         raise click.UsageError("--yes and --dry-run exclude each other.")

@@ -5,7 +5,6 @@ A set that others may read has no access keys in it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -47,7 +46,7 @@ from dcc.qc.database import QC_DATABASE
 from dcc.redaction import MASK
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.clock import utc_now
-from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
+from dcc.runtime.private_files import PRIVATE_DIRECTORY, locked, make_directory
 from dcc.settings import Settings
 from dcc.settings.locations import LocationSettings
 from dcc.settings.reference import shown_source
@@ -379,7 +378,8 @@ def _remove_old(directory: Path, newest: Path, keep: int | None) -> tuple[tuple[
     if keep is None:
         return (), ()
     removed, not_removed = [], []
-    for path in [path for path in sets_in(directory) if path != newest][: -(keep - 1) or None]:
+    older = [path for path in sets_in(directory) if path != newest]
+    for path in older[: max(0, len(older) + 1 - keep)]:
         try:
             # Without its manifest it is no set any more, even if the removal breaks off.
             (path / MANIFEST).unlink()
@@ -396,16 +396,9 @@ def _alone_in(directory: Path) -> Iterator[None]:
     with _disk_errors(directory):
         make_directory(directory)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BackupActiveError(
-                f"Another backup is being written to {directory}. Wait until it is done, or name another directory."
-            ) from error
+    active = f"Another backup is being written to {directory}. Wait until it is done, or name another directory."
+    with locked(lock, BackupActiveError(active)):
         yield
-    finally:
-        os.close(lock)
 
 
 def _disk_errors(directory: Path) -> AbstractContextManager[None]:
@@ -415,8 +408,6 @@ def _disk_errors(directory: Path) -> AbstractContextManager[None]:
 
 ARCHIVES: Final = "archives"
 """The directory of the copies; a replica of the archive store may name it."""
-
-_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,46 +443,3 @@ def copy_archives(tracker: Engine, settings: Settings, directory: Path) -> Copie
                 except DccError as error:
                     reasons.append(str(error))
     return CopiedArchives(copied, present, len(reasons), tuple(reasons[:3]))
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedArchives:
-    """The archives of a set that are beside it and were read, and those that are not there."""
-
-    good: int
-    missing: int
-
-
-def verify_archives(
-    directory: Path, manifest: BackupManifest, *, on_progress: Progress = no_progress
-) -> VerifiedArchives | None:
-    """Read the archives of a set that were copied beside it; None if none ever were.
-
-    Raises BackupError, with their names, if some are damaged.
-    """
-    root = directory.parent / ARCHIVES
-    total = manifest.tracker.tables["stored_archive"].rows if "stored_archive" in manifest.tracker.tables else 0
-    if not root.is_dir() or not total:
-        return None
-    good, missing, after = 0, 0, 0
-    damaged: list[str] = []
-    with open_file(directory / manifest.tracker.file.name, TRACKER) as connection:
-        while archives := all_archives(connection, after):
-            after = archives[-1].archive_id
-            for archive in archives:
-                try:
-                    if sha256_of(root / archive.sha256[:2] / archive.sha256) == archive.sha256:
-                        good += 1
-                    else:
-                        damaged.append(archive.sha256)
-                except FileNotFoundError:
-                    missing += 1
-                except OSError as error:
-                    damaged.append(f"{archive.sha256} ({error.strerror})")
-                on_progress("archives", good + missing + len(damaged), total)
-    if damaged:
-        raise BackupError(
-            f"{len(damaged):,} archives in {root} are damaged: {', '.join(damaged[:_NAMED])}. Remove these files, and "
-            "have them copied again: dcc backup --with-archives."
-        )
-    return VerifiedArchives(good, missing)

@@ -25,8 +25,8 @@ from sqlalchemy import URL, Connection, Date, DateTime, Engine, Float, String, c
 from sqlalchemy.engine import ExceptionContext
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.database import DESCRIPTION, Database, database_of
-from dcc.databases.engines import disposed, open_url
+from dcc.databases.database import DESCRIPTION, Database
+from dcc.databases.engines import disposed, open_url, patient_connection
 from dcc.databases.schema import (
     UNFINISHED_COPY,
     columns_of,
@@ -200,7 +200,6 @@ def last_ids(connection: Connection, database: Database) -> dict[str, int]:
     return {str(name): int(last) for name, last in found if name in known}
 
 
-_CLIENT_SECONDS: Final = 3_600
 _HOLD_LEASES: Final = select(SessionLock.id).order_by(SessionLock.id).with_for_update()
 
 
@@ -221,12 +220,11 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Databa
     the `unreachable` error of either database.
     """
     with ExitStack() as stack:
-        own = [_patient_engine(stack, engine) for engine in (tracker, qc)]
 
         def begin() -> DatabaseSnapshot:
             with ExitStack() as begun, writing(tracker) as lock:
                 lock.execute(_HOLD_LEASES)
-                of_tracker, of_qc = (_begin(begun, engine) for engine in own)
+                of_tracker, of_qc = (_begin(begun.enter_context(patient_connection(each))) for each in (tracker, qc))
                 found = DatabaseSnapshot(of_tracker, of_qc, active_sessions(of_tracker, settings))
                 stack.push(begun.pop_all())
                 return found
@@ -234,25 +232,8 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Databa
         yield run_patiently(tracker, begin)
 
 
-@contextmanager
-def patient_connection(engine: Engine) -> Iterator[Connection]:
-    """A separate connection that reads a database at one moment and may take its time."""
-    with ExitStack() as stack:
-        yield _begin(stack, _patient_engine(stack, engine))
-
-
-def _patient_engine(stack: ExitStack, engine: Engine) -> Engine:
-    patient = open_url(engine.url, database_of(engine), answer_seconds=None)
-    stack.callback(patient.dispose)
-    return patient
-
-
-def _begin(stack: ExitStack, engine: Engine) -> Connection:
-    connection = stack.enter_context(engine.connect())
-    if engine.dialect.name in MYSQL_FAMILY:
-        connection = connection.execution_options(isolation_level="REPEATABLE READ")
-        # How long the server waits for a client that pauses while reading a result.
-        connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
+def _begin(connection: Connection) -> Connection:
+    if connection.dialect.name in MYSQL_FAMILY:
         connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     else:
         # The snapshot begins with the first read.

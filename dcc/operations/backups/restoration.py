@@ -19,6 +19,7 @@ from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.errors import BackupError, CopyFailedError
 from dcc.operations.backups.backup import (
+    ARCHIVES,
     LEFT_OUT_KEY,
     STAGING_FILES,
     BackupManifest,
@@ -47,11 +48,13 @@ from dcc.operations.backups.staged_files import (
 )
 from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
 from dcc.qc.database import QC_DATABASE
+from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import end_sessions_of_copy
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource
+from dcc.tracker.stored_archives import all_archives
 
 _BLOCK = 1 << 20
 
@@ -102,6 +105,52 @@ def _check_tables(path: Path, expected: DatabaseOfSet, database: Database, on_pr
     wanted = {name: expected.tables[name] for name in expected.tables if name in known}
     if known != wanted:
         raise BackupError(f"{path} is damaged: {', '.join(differences(wanted, known))}. Use another backup.")
+
+
+_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedArchives:
+    """The archives of a set that are beside it and were read, and those that are not there."""
+
+    good: int
+    missing: int
+
+
+def verify_archives(
+    directory: Path, manifest: BackupManifest, *, on_progress: Progress = no_progress
+) -> VerifiedArchives | None:
+    """Read the archives of a set that were copied beside it; None if none ever were.
+
+    Raises BackupError, with their names, if some are damaged.
+    """
+    root = directory.parent / ARCHIVES
+    total = manifest.tracker.tables["stored_archive"].rows if "stored_archive" in manifest.tracker.tables else 0
+    if not root.is_dir() or not total:
+        return None
+    good, missing, after = 0, 0, 0
+    damaged: list[str] = []
+    with open_file(directory / manifest.tracker.file.name, TRACKER) as connection:
+        while archives := all_archives(connection, after):
+            after = archives[-1].archive_id
+            for archive in archives:
+                try:
+                    if sha256_of(root / archive.sha256[:2] / archive.sha256) == archive.sha256:
+                        good += 1
+                    else:
+                        damaged.append(archive.sha256)
+                except FileNotFoundError:
+                    missing += 1
+                except OSError as error:
+                    damaged.append(f"{archive.sha256} ({error.strerror})")
+                on_progress("archives", good + missing + len(damaged), total)
+    if damaged:
+        raise BackupError(
+            f"{len(damaged):,} archives in {root} are damaged: {', '.join(damaged[:_NAMED])}. Remove these files, and "
+            "have them copied again: dcc backup --with-archives."
+        )
+    return VerifiedArchives(good, missing)
 
 
 _AGAIN: Final = "Nothing was taken over half. Check the disk, then restore again."

@@ -22,11 +22,9 @@ from dcc.errors import BackupError
 from dcc.naming import Action
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
-from dcc.store.staging import PREPARED_FILE
+from dcc.store.staging import CONTENTS, PART, PART_ORIGIN, PREPARED_FILE
 
 FilesProgress = Callable[[int], None]
-_CONTENTS: Final = ".contents"
-_UNFINISHED: Final = (".part", ".part.json")
 _PREPARED: Final = ".restored"
 _BLOCK: Final = 1 << 20
 
@@ -66,8 +64,8 @@ def _paths(staging: Path) -> Iterator[Path]:
         for folder, folders, names in os.walk(staging / action, onerror=_refuse_unread):
             here = Path(folder)
             if here == staging / action:
-                folders[:] = sorted(name for name in folders if name.endswith(_CONTENTS) and not name.startswith("."))
-                names = [name for name in names if not name.startswith(".") and not name.endswith(_UNFINISHED)]
+                folders[:] = sorted(name for name in folders if name.endswith(CONTENTS) and not name.startswith("."))
+                names = [name for name in names if not name.startswith(".") and not name.endswith((PART, PART_ORIGIN))]
             else:
                 folders.sort()
                 # A session makes these again.

@@ -22,7 +22,7 @@ from sqlalchemy import URL, Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.database import MADE_FIRST, Database, database_of
-from dcc.databases.engines import database_label, disposed, open_url, same_database
+from dcc.databases.engines import database_label, disposed, open_url, patient_connection, same_database
 from dcc.databases.schema import UNFINISHED_COPY, create_database, init_database, revision_in
 from dcc.databases.transactions import run_writing, writing
 from dcc.errors import (
@@ -45,7 +45,6 @@ from dcc.operations.backups.database_files import (
     known_tables,
     last_ids,
     no_progress,
-    patient_connection,
     remove_file,
     remove_log,
     snapshot,
@@ -76,7 +75,7 @@ class ContentState(Enum):
 
 @dataclass
 class Target:
-    """A database that rows are copied into: `look`, `begin`, `fill`, `put_in_place` and `finish`, in this order."""
+    """A database that rows are copied into: `begin`, `fill`, then `replace_both` of both; at the end `discard`."""
 
     engine: Engine
     settings: Settings

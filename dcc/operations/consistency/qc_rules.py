@@ -1,18 +1,18 @@
 """Rules about the QC database: versions, lifetimes, counts, data contexts, and whether the tracker agrees with it.
 
-The docstring of each names its id in CONSISTENCY_RULES, which say what it demands.
+The first line of a docstring is what its rule demands.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select
 
 from dcc.databases.list_parameters import IDS
-from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
+from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import document_pages, pages
 from dcc.outcomes import HELD, LEFT_OUT, NOTES
 from dcc.phases import Phase, State, Status
@@ -45,19 +45,20 @@ _COUNTED: Final = {
 }
 
 
-def one_current_version(qc: Connection) -> Iterator[Inconsistency]:
-    """C13."""
+@consistency_rule("C13")
+def one_current_version(qc: Connection) -> Wrong:
+    """An entity has one current version at most, which one open lifetime tells of."""
     for kind, table in ENTITY_TABLES.items():
         columns = key_columns(kind)
         # Databases may treat texts as equal that differ in trailing blanks.
         lengths = [func.length(column) for column in columns if isinstance(column.type, String)]
         twice = select(*columns).where(table.c.is_current).group_by(*columns, *lengths).having(func.count() > 1)
         for row in qc.execute(twice):
-            yield Inconsistency("C13", str(describe(kind, list(row))), f"It has several current versions. {_RESTORE}")
+            yield str(describe(kind, list(row))), f"It has several current versions. {_RESTORE}"
         yield from _lifetimes_of(qc, kind, table)
 
 
-def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Iterator[Inconsistency]:
+def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Wrong:
     living = and_(LIFETIME.c.entity_kind == kind.value, LIFETIME.c.entity_id == table.c.id)
     number = func.count(LIFETIME.c.id)
     expected = case((table.c.is_current, 1), else_=0)
@@ -70,11 +71,12 @@ def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Iterator[Inco
         .order_by(table.c.id)
     )
     said = f"This version is said to be {{stands}}, and has {{number}} open lifetimes. {_RESTORE}"
-    yield from in_rows(qc, "C13", query, f"{kind.value} {{id}} of document {{document_id}}", said)
+    yield from in_rows(qc, query, f"{kind.value} {{id}} of document {{document_id}}", said)
 
 
-def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
-    """C14."""
+@consistency_rule("C14")
+def lifetimes(qc: Connection) -> Wrong:
+    """Lifetimes are opened by documents that stand, and end after they began."""
     without_effect = [DocumentState.HELD.value, DocumentState.REFUSED.value]
     undone = and_(DOCUMENT.c.state == DocumentState.UNDONE.value, LIFETIME.c.ended_by.is_(None))
     wrong = or_(LIFETIME.c.ended_by < LIFETIME.c.opened_by, DOCUMENT.c.state.in_(without_effect), undone)
@@ -86,15 +88,16 @@ def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
     )
     for row in qc.execute(query):
         end = "is open" if row.ended_by is None else f"was ended by document {row.ended_by}"
-        yield Inconsistency(
-            "C14",
+        yield (
             f"lifetime {row.id} of {row.entity_kind} {row.entity_id}",
             f"Document {row.opened_by}, which is {row.state}, opened it, and it {end}. {_RESTORE}",
         )
 
 
-def document_counts(qc: Connection) -> Iterator[Inconsistency]:
-    """C15. A held document has no rows; an entity that was refused for its length has none."""
+@consistency_rule("C15")
+def document_counts(qc: Connection) -> Wrong:
+    """A document has as many rows as its counts say."""
+    # A held document has no rows; an entity that was refused for its length has none.
     tables: dict[str, Any] = {_COUNTED[kind]: table for kind, table in ENTITY_TABLES.items()}
     undo = DOCUMENT.alias("undo")
     held = or_(
@@ -115,25 +118,27 @@ def document_counts(qc: Connection) -> Iterator[Inconsistency]:
             .order_by(DOCUMENT.c.id)
         )
         wrong = f"It says that it has {{said:,}} {name}, and there are {{number:,}}. {_RESTORE}"
-        yield from in_rows(qc, "C15", query, "document {id}, {file_name}", wrong)
+        yield from in_rows(qc, query, "document {id}, {file_name}", wrong)
         lost = select(table.c.document_id, func.count().label("number")).group_by(table.c.document_id)
         lost = lost.where(~exists().where(DOCUMENT.c.id == table.c.document_id))
         gone = f"There are {{number:,}} {name} of it, and it is not there. {_RESTORE}"
-        yield from in_rows(qc, "C15", lost, "document {document_id}", gone)
+        yield from in_rows(qc, lost, "document {document_id}", gone)
 
 
 _RECOUNT: Final = "Have contexts counted again: dcc qc recount --reason ..."
 _RUNS_AT_ONCE: Final = 2_000
 
 
-def context_sums(qc: Connection) -> Iterator[Inconsistency]:
-    """C16. Adds up the measurements of one procedure at one centre at a time."""
+@consistency_rule("C16")
+def context_sums(qc: Connection) -> Wrong:
+    """A data context has the measurements that are counted under it, and its history says so."""
+    # Adds up the measurements of one procedure at one centre at a time.
     for centre, procedure_id in measured_procedures(qc):
         yield from _group(qc, centre, procedure_id)
     yield from _history(qc)
 
 
-def _group(qc: Connection, centre: str, procedure_id: str) -> Iterator[Inconsistency]:
+def _group(qc: Connection, centre: str, procedure_id: str) -> Wrong:
     number, checksum = Counter[ContextKey](), Counter[ContextKey]()
     of_documents: Counter[tuple[int, ContextKey]] = Counter()
     for share in shares_of_procedure(qc, centre, procedure_id):
@@ -145,21 +150,19 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Iterator[Inconsist
     for row in qc.execute(select(CONTEXT).where(of_group)):
         key = keys[row.id] = key_of(row)
         if (row.measurements, int(row.checksum, 16)) != (number[key], checksum[key]):
-            yield Inconsistency(
-                "C16",
+            yield (
                 _name(key),
                 f"It says that it has {row.measurements:,} measurements (checksum {row.checksum}); counted are "
                 f"{number[key]:,} ({checksum[key]:032x}). {_RECOUNT}",
             )
     for key in set(number) - set(keys.values()):
-        yield Inconsistency("C16", _name(key), f"It has {number[key]:,} measurements and is not there. {_RECOUNT}")
+        yield _name(key), f"It has {number[key]:,} measurements and is not there. {_RECOUNT}"
     parts = select(SHARE).join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)
     for row in qc.execute(parts):
         of_documents[row.document_id, keys[row.context_id]] -= row.measurements
     for (document_id, key), left in of_documents.items():
         if left:
-            yield Inconsistency(
-                "C16",
+            yield (
                 _name(key),
                 f"Document {document_id} has {left:+,} measurements in it beside those said. {_RECOUNT}",
             )
@@ -169,7 +172,7 @@ def _name(key: ContextKey) -> str:
     return "context " + " ".join(part or "-" for part in key)
 
 
-def _history(qc: Connection) -> Iterator[Inconsistency]:
+def _history(qc: Connection) -> Wrong:
     newest = select(func.max(HISTORY.c.id)).group_by(HISTORY.c.context_id)
     last = select(HISTORY).where(HISTORY.c.id.in_(newest)).subquery()
     open_issues = (
@@ -193,15 +196,16 @@ def _history(qc: Connection) -> Iterator[Inconsistency]:
         .order_by(CONTEXT.c.id)
     )
     for row in qc.execute(query):
-        yield Inconsistency(
-            "C16",
+        yield (
             _name(key_of(row)),
             f"Its history or its open issues do not come to what it says (context {row.id}). {_RECOUNT}",
         )
 
 
-def context_members(qc: Connection) -> Iterator[Inconsistency]:
-    """C17. Contexts with documents that are not counted yet are left out: the next session counts them."""
+@consistency_rule("C17")
+def context_members(qc: Connection) -> Wrong:
+    """Procedure runs are counted under the genotypes and strains that they belong to."""
+    # Contexts with documents that are not counted yet are left out: the next session counts them.
     basis = recorded_basis(qc, Build.CONTEXTS)
     if not basis:
         return
@@ -210,9 +214,7 @@ def context_members(qc: Connection) -> Iterator[Inconsistency]:
         runs = [row.id for row in page if row.id not in waiting]
         wrong = recorded_members(qc, runs) ^ present_members(qc, runs, basis[COLONIES])
         for run_id in sorted({member.procedure_run_id for member in wrong}):
-            yield Inconsistency(
-                "C17", f"procedure run {run_id}", f"It is counted in other contexts than it belongs to. {_RECOUNT}"
-            )
+            yield f"procedure run {run_id}", f"It is counted in other contexts than it belongs to. {_RECOUNT}"
 
 
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"
@@ -234,14 +236,16 @@ _LOGGED: Final = (
 _UNJUDGED: Final = entries_that_hold().where(XmlLog.xml_id.in_(IDS), AnException.short_name == LEFT_OUT[Phase.DATA])
 
 
-def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsistency]:
-    """C12. Only when no session is active: a session writes to the QC database first."""
+@consistency_rule("C12")
+def document_states(tracker: Connection, qc: Connection) -> Wrong:
+    """The tracker and the QC database agree about each document."""
+    # A session writes to the QC database first.
     for page in document_pages(tracker, Phase.XSD):
         stored = _stored(qc, page)
         for document in page:
             wrong = _disagreement(state_of(document), stored.get(document.id))
             if wrong is not None:
-                yield Inconsistency("C12", _document_name(document), f"{wrong} {_TAKEN_UP}")
+                yield _document_name(document), f"{wrong} {_TAKEN_UP}"
 
 
 def _stored(qc: Connection, page: Sequence[Row[Any]]) -> dict[int, Row[Any]]:
@@ -280,8 +284,10 @@ def _document_name(document: Row[Any]) -> str:
     return f"{submission_key_of(document)} {document.fname}"
 
 
-def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[Inconsistency]:
-    """C18. A document's log has `limit` of its findings, and one entry for the others, unless judging is left out."""
+@consistency_rule("C18")
+def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Wrong:
+    """The log of a judged document has the findings of the QC database."""
+    # A document's log has `limit` of its findings, and one entry for the others, unless judging is left out.
     for page in document_pages(tracker, Phase.DATA):
         # A document that failed in this phase has passed it too.
         judged = [document for document in page if document.status_id != int(Status.CANCELLED)]
@@ -305,9 +311,7 @@ def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[In
                 found, log = rules[number], logged[document.id]
                 wrong = _wrong_log(document, number, found, log, is_failing=number in failing, limit=limit)
                 if wrong is not None:
-                    yield Inconsistency(
-                        "C18", _document_name(document), f"{wrong} {_JUDGE.format(key=submission_key_of(document))}"
-                    )
+                    yield _document_name(document), f"{wrong} {_JUDGE.format(key=submission_key_of(document))}"
 
 
 def _wrong_log(
@@ -333,8 +337,9 @@ def _in_words(counts: Counter[str]) -> str:
     return ", ".join(f"{number:,} of {rule}" for rule, number in sorted(counts.items())) or "none"
 
 
-def finding_states(qc: Connection) -> Iterator[Inconsistency]:
-    """C19."""
+@consistency_rule("C19")
+def finding_states(qc: Connection) -> Wrong:
+    """A finding that counts is open, one that does not was closed or waived."""
     closed, waived = FINDING.c.closed.is_not(None), FINDING.c.waiver_id.is_not(None)
     wrong = (FINDING.c.is_active & closed) | (~FINDING.c.is_active & ~closed & ~waived)
     query = select(FINDING.c.id, FINDING.c.rule, FINDING.c.document_id).where(wrong).order_by(FINDING.c.id)
@@ -342,4 +347,4 @@ def finding_states(qc: Connection) -> Iterator[Inconsistency]:
         "Whether it counts does not go with whether it was closed or waived. Have its submission judged again: "
         "dcc data recheck --zip ..."
     )
-    yield from in_rows(qc, "C19", query, "finding {id}, {rule} of document {document_id}", said)
+    yield from in_rows(qc, query, "finding {id}, {rule} of document {document_id}", said)

@@ -1,7 +1,6 @@
 """Rules about the tracker and staging: all is accounted for, ended, with reasons, and staged files are whole.
 
-A file that is missing in staging is no fault. The docstring of each rule names its id in CONSISTENCY_RULES, which say
-what it demands.
+A file that is missing in staging is no fault. The first line of a docstring is what its rule demands.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from dcc.databases.list_parameters import IDS
 from dcc.errors import BadFileNameError
 from dcc.messages import count_of
 from dcc.naming import Action
-from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
+from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
 from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.session.leases import Lease
-from dcc.store.staging import Staging
+from dcc.store.staging import PART, PART_ORIGIN, UNPACKING, Staging
 from dcc.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,
@@ -60,12 +59,13 @@ _NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
 _OF_DOWNLOAD: Final = select(*KEY).join(ZipFile).join(FileSourceHasZip).join(ZipDownload)
 
 
-def zip_action_hostings(connection: Connection) -> Iterator[Inconsistency]:
-    """C1. Submissions may lack a source after a source was removed with all its history."""
+@consistency_rule("C1")
+def zip_action_hostings(connection: Connection) -> Wrong:
+    """Every submission is hosted by a file source, and every archive has a submission."""
+    # Submissions may lack a source after a source was removed with all its history.
     if not sources_were_purged(connection):
         yield from in_rows(
             connection,
-            "C1",
             _NAMED.where(~exists().where(FileSourceHasZip.za_id == ZipAction.id)).order_by(ZipAction.id),
             "{key}",
             "No file source hosts it, though none was removed. Crawl again: dcc crawl; if it is not found, restore "
@@ -73,11 +73,13 @@ def zip_action_hostings(connection: Connection) -> Iterator[Inconsistency]:
         )
     unused = select(ZipFile.file_name).where(~exists().where(ZipAction.zip_id == ZipFile.id)).order_by(ZipFile.id)
     said = "The tracker knows the archive and nothing that is to be done with it."
-    yield from in_rows(connection, "C1", unused, "{file_name}", said)
+    yield from in_rows(connection, unused, "{file_name}", said)
 
 
-def listings(connection: Connection) -> Iterator[Inconsistency]:
-    """C2. A source that was listed in part may have more."""
+@consistency_rule("C2")
+def listings(connection: Connection) -> Wrong:
+    """What a file source showed in its latest crawl is accounted for, archive by archive."""
+    # A source that was listed in part may have more.
     newest = select(func.max(SourceCrawlRow.id)).group_by(SourceCrawlRow.file_source_id)
     is_there = and_(
         FileSourceHasZip.file_source_id == SourceCrawlRow.file_source_id, FileSourceHasZip.gone_since.is_(None)
@@ -92,16 +94,16 @@ def listings(connection: Connection) -> Iterator[Inconsistency]:
         ),
     )
     for source_id, of_crawl, in_tracker in connection.execute(query):
-        yield Inconsistency(
-            "C2",
+        yield (
             f"file source {source_id}",
             f"It showed {count_of(of_crawl, 'archive')} in its latest crawl, and the tracker has {in_tracker:,} of it. "
             "Crawl again: dcc crawl",
         )
 
 
-def zip_states(connection: Connection) -> Iterator[Inconsistency]:
-    """C3."""
+@consistency_rule("C3")
+def zip_states(connection: Connection) -> Wrong:
+    """A submission's state follows from its latest download."""
     purged = sources_were_purged(connection)
     for page in zip_pages(connection):
         for row in page:
@@ -111,7 +113,7 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
                 continue
             whence = "it has no download" if download is None else f"its latest download is {download}"
             key = submission_key_of(row)
-            yield Inconsistency("C3", str(key), f"It is {state}, though {whence}. {_RETRY.format(key=key)}")
+            yield str(key), f"It is {state}, though {whence}. {_RETRY.format(key=key)}"
 
 
 def _legal(download: State | None) -> set[State]:
@@ -127,8 +129,10 @@ def _legal(download: State | None) -> set[State]:
     return legal
 
 
-def download_states(connection: Connection) -> Iterator[Inconsistency]:
-    """C4. A download that was given up, or whose archive was bad, keeps its state."""
+@consistency_rule("C4")
+def download_states(connection: Connection) -> Wrong:
+    """A download's state follows from its documents."""
+    # A download that was given up, or whose archive was bad, keeps its state.
     children = (
         select(XmlFile.download_id.label("download_id"), XmlFile.phase_id, XmlFile.status_id)
         .where(XmlFile.download_id.in_(IDS))
@@ -143,7 +147,7 @@ def download_states(connection: Connection) -> Iterator[Inconsistency]:
             wrong = _wrong_download(state_of(row), roll_up(of_download.get(row.id, ())))
             if wrong is not None:
                 key = submission_key_of(connection.execute(_OF_DOWNLOAD.where(ZipDownload.id == row.id)).one())
-                yield Inconsistency("C4", f"download {row.id}", f"{wrong} {_RETRY.format(key=key)}")
+                yield f"download {row.id}", f"{wrong} {_RETRY.format(key=key)}"
 
 
 def _wrong_download(state: State, rolled_up: State | None) -> str | None:
@@ -157,8 +161,9 @@ def _wrong_download(state: State, rolled_up: State | None) -> str | None:
     return f"It is {state}, though its documents come to {rolled_up}."
 
 
-def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
-    """C7."""
+@consistency_rule("C7")
+def nothing_twice(connection: Connection) -> Wrong:
+    """No archive has arrived twice for one turn of its submission, no document is there twice."""
     reopened = (
         select(Reopening.za_id, func.max(Reopening.last_download_id).label("last"))
         .where(Reopening.fell_back.is_(None))
@@ -177,16 +182,17 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
         .group_by(ZipAction.id, *KEY)
         .having(func.count() > 1)
     )
-    yield from in_rows(connection, "C7", arrived, "{key}", f"It arrived twice in one turn. {_RETRY}")
+    yield from in_rows(connection, arrived, "{key}", f"It arrived twice in one turn. {_RETRY}")
     # Databases may treat names as equal that differ in trailing blanks.
     same: list[Any] = [XmlFile.download_id, XmlFile.fname, func.length(XmlFile.fname)]
     twice = _OF_DOWNLOAD.join(XmlFile, XmlFile.download_id == ZipDownload.id).add_columns(XmlFile.fname)
     twice = twice.group_by(*same, *KEY).having(func.count() > 1)
-    yield from in_rows(connection, "C7", twice, "{fname}", f"The document is there twice. {_RETRY}")
+    yield from in_rows(connection, twice, "{fname}", f"The document is there twice. {_RETRY}")
 
 
-def failure_reasons(connection: Connection) -> Iterator[Inconsistency]:
-    """C8."""
+@consistency_rule("C8")
+def failure_reasons(connection: Connection) -> Wrong:
+    """Whatever failed has its reason in a log."""
     submissions = _NAMED.where(is_at(ZipAction, REFUSED), ~exists().where(ZipActionLog.za_id == ZipAction.id))
     downloads = select(ZipDownload.id).where(
         ZipDownload.status_id == int(Status.FAILED),
@@ -201,11 +207,12 @@ def failure_reasons(connection: Connection) -> Iterator[Inconsistency]:
         (documents.order_by(XmlFile.id), "document {id}, {fname}"),
     ):
         said = "It failed, and no log says why. Have it processed again: dcc retry"
-        yield from in_rows(connection, "C8", query, subject, said)
+        yield from in_rows(connection, query, subject, said)
 
 
-def stored_archives(connection: Connection) -> Iterator[Inconsistency]:
-    """C23."""
+@consistency_rule("C23")
+def stored_archives(connection: Connection) -> Wrong:
+    """The archive store has a record of what each download delivered."""
     query = (
         select(ZipDownload.id, ZipDownload.sha256)
         .outerjoin(StoredArchive, StoredArchive.sha256 == ZipDownload.sha256)
@@ -213,16 +220,16 @@ def stored_archives(connection: Connection) -> Iterator[Inconsistency]:
         .order_by(ZipDownload.id)
     )
     said = "It delivered the archive {sha256}, which the archive store does not know. Report this as a fault."
-    yield from in_rows(connection, "C23", query, "download {id}", said)
+    yield from in_rows(connection, query, "download {id}", said)
 
 
-def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[Inconsistency]:
-    """C6."""
+@consistency_rule("C6")
+def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Wrong:
+    """Sessions and their tasks have ended, or their process is alive."""
     held = [lease.session for lease in leases if not lease.is_dead]
     unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == int(SessionStatus.UNFINISHED))
     yield from in_rows(
         connection,
-        "C6",
         select(CrawlingSession.id, CrawlingSession.start_time)
         .where(unfinished, CrawlingSession.id.not_in(held))
         .order_by(CrawlingSession.id),
@@ -232,7 +239,6 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
     )
     yield from in_rows(
         connection,
-        "C6",
         select(SessionTask.id, SessionTask.session_id, SessionTask.comment)
         .join(CrawlingSession)
         .where(or_(SessionTask.finish_time.is_(None), SessionTask.status == int(TaskStatus.UNFINISHED)))
@@ -243,8 +249,9 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
     )
 
 
-def nothing_under_way(connection: Connection) -> Iterator[Inconsistency]:
-    """C5. Only when no session is active."""
+@consistency_rule("C5")
+def nothing_under_way(connection: Connection) -> Wrong:
+    """Nothing is under way without a session."""
     for model, of_model, states, subject in (
         (ZipAction, _NAMED, [], "{key}"),
         (ZipDownload, select(ZipDownload.id), [is_at(ZipDownload, REQUESTED)], "download {id}"),
@@ -253,17 +260,16 @@ def nothing_under_way(connection: Connection) -> Iterator[Inconsistency]:
         query = of_model.add_columns(model.phase_id, model.status_id).order_by(model.id)
         query = query.where(or_(model.status_id == int(Status.RUNNING), *states))
         said = "It is {state}, though no session is active. The next session takes it up: dcc crawl"
-        yield from in_rows(connection, "C5", query, subject, said)
+        yield from in_rows(connection, query, subject, said)
 
 
 _FETCH: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500
-_UNFINISHED: Final = (".part", ".part.json")
-_UNPACKING: Final = ".unpacking-"
 
 
-def staged_archives(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
-    """C9."""
+@consistency_rule("C9")
+def staged_archives(connection: Connection, staging: Staging) -> Wrong:
+    """An archive in staging is the one that arrived."""
     for page in zip_pages(connection):
         for row in filter(_arrived, page):
             key = submission_key_of(row)
@@ -274,7 +280,7 @@ def staged_archives(connection: Connection, staging: Staging) -> Iterator[Incons
             except OSError as error:
                 wrong = f"The archive in staging cannot be read: {os.strerror(error.errno or 0)}."
             if wrong is not None:
-                yield Inconsistency("C9", str(key), f"{wrong} {_FETCH.format(key=key)}")
+                yield str(key), f"{wrong} {_FETCH.format(key=key)}"
 
 
 def _arrived(row: Row[Any]) -> bool:
@@ -283,8 +289,10 @@ def _arrived(row: Row[Any]) -> bool:
     return row.phase_id >= Phase.UNZIP and download is not None and download.phase >= Phase.UNZIP
 
 
-def staged_documents(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
-    """C10. If the folder of an archive exists, all of its documents are there."""
+@consistency_rule("C10")
+def staged_documents(connection: Connection, staging: Staging) -> Wrong:
+    """Documents in staging are as they were extracted."""
+    # If the folder of an archive exists, all of its documents are there.
     query = select(
         XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5
     ).where(XmlFile.download_id.in_(IDS), XmlFile.content_md5.is_not(None))
@@ -301,7 +309,7 @@ def staged_documents(connection: Connection, staging: Staging) -> Iterator[Incon
             except OSError as error:
                 wrong = f"The document cannot be read in staging: {os.strerror(error.errno or 0)}."
             if wrong is not None:
-                yield Inconsistency("C10", f"{key} {row.fname}", f"{wrong} {_FETCH.format(key=key)}")
+                yield f"{key} {row.fname}", f"{wrong} {_FETCH.format(key=key)}"
 
 
 def _has_contents(staging: Staging, key: SubmissionKey) -> bool:
@@ -325,8 +333,10 @@ def _wrong_file(noun: str, path: Path, size_bytes: int, md5: str | None) -> str 
     return None
 
 
-def unfinished_files(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
-    """C11. Only when no session is active: then every unfinished file waits to be continued."""
+@consistency_rule("C11")
+def unfinished_files(connection: Connection, staging: Staging) -> Wrong:
+    """Unfinished files in staging are those of unfinished work."""
+    # Without a session, every unfinished file waits to be continued.
     for action in Action:
         found = _unfinished_files(staging.root / action)
         while chunk := list(islice(found, _CHUNK)):
@@ -342,7 +352,7 @@ def unfinished_files(connection: Connection, staging: Staging) -> Iterator[Incon
                         f"It is part of an archive that is {states[archive]}: its download is over. Remove the file."
                     )
                 if wrong is not None:
-                    yield Inconsistency("C11", f"{action}/{name}", wrong)
+                    yield f"{action}/{name}", wrong
 
 
 def _unfinished_files(folder: Path) -> Iterator[tuple[str | None, str]]:
@@ -353,10 +363,10 @@ def _unfinished_files(folder: Path) -> Iterator[tuple[str | None, str]]:
         return
     with entries:
         for entry in entries:
-            ending = next((ending for ending in _UNFINISHED if entry.name.endswith(ending)), None)
+            ending = next((ending for ending in (PART, PART_ORIGIN) if entry.name.endswith(ending)), None)
             if ending is not None:
                 yield entry.name.removesuffix(ending), entry.name
-            elif entry.name.startswith(".") and _UNPACKING in entry.name:
+            elif entry.name.startswith(".") and UNPACKING in entry.name:
                 yield None, entry.name
 
 

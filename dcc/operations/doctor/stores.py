@@ -17,8 +17,8 @@ from dcc.errors import DccError
 from dcc.messages import count_of
 from dcc.operations.doctor.checks import CheckFinding, Environment, NotReadyError, explained, failed, ok, tried, warning
 from dcc.operations.platform_status import store_status
-from dcc.operations.retention.cleanup import RetentionVerdict, review_staging
-from dcc.operations.retention.staged_files import StagedKind
+from dcc.operations.staging.cleanup import RetentionVerdict, review_staging
+from dcc.operations.staging.contents import StagedKind
 from dcc.runtime.clock import utc_now
 from dcc.session.leases import active_sessions
 from dcc.store.archive_store import ArchiveStore, Replica

@@ -27,6 +27,7 @@ from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
+from dcc.store.staging import CONTENTS
 from dcc.tracker.crawls import SessionEntry, TaskEntry, list_sessions
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_submissions import session_submission_ids
@@ -203,7 +204,7 @@ class SessionEvents:
     def _staged(self, archive: Row[Any], document: Row[Any] | None = None) -> tuple[str, str]:
         """OpenLineage's names of an archive in staging, or of a document of it."""
         place = f"{self._settings.staging_directory}/{submission_key_of(archive)}"
-        return "file", place if document is None else f"{place}.contents/{document.fname}"
+        return "file", place if document is None else f"{place}{CONTENTS}/{document.fname}"
 
     def _table(self, name: str) -> tuple[str, str]:
         """OpenLineage's names of a table: on a server `mysql://host:port` and `database.table`."""

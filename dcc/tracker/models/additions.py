@@ -215,7 +215,7 @@ class UrgentArchive(Base):
     created: Mapped[datetime]
 
 
-class HostKey(Base):
+class HostKeyRow(Base):
     """An SSH host key that was accepted for a file source."""
 
     id: Mapped[int] = big_id()

@@ -19,15 +19,15 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from dcc.databases.transactions import insert_rows
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import ConfigurationError
 from dcc.messages import Message
 from dcc.runtime.clock import utc_now
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.crawl_policy import Pause, shown_age
-from dcc.sources.host_keys import HostKey as ServerKey
+from dcc.sources.host_keys import HostKey
 from dcc.sources.protocols import PROTOCOLS, available_protocols
-from dcc.tracker.models import FileSource, FileSourceHasZip, HostKey, ProtocolRow, ResourceStateRow, ZipDownload
+from dcc.tracker.models import FileSource, FileSourceHasZip, HostKeyRow, ProtocolRow, ResourceStateRow, ZipDownload
 from dcc.tracker.register.centres import require_centre
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
@@ -38,6 +38,7 @@ from dcc.tracker.register.source_addresses import (
     extent_of,
     load_addresses,
     pin_host_keys,
+    require_source,
     trust_certificates,
     trusted_certificates,
 )
@@ -91,7 +92,7 @@ class SourceEntry:
 
 
 def add_source(
-    connection: Connection, address: SourceAddress, host_keys: Sequence[ServerKey] = (), tls: TlsTrust | None = None
+    connection: Connection, address: SourceAddress, host_keys: Sequence[HostKey] = (), tls: TlsTrust | None = None
 ) -> int:
     """Register a source, available, with its accepted host keys and certificates; returns its id.
 
@@ -205,13 +206,13 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
     query = query.outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
-    keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
+    keys = select(HostKeyRow.file_source_id, HostKeyRow.fingerprint).order_by(HostKeyRow.id)
     fingerprints = group_pairs(connection.execute(keys))
     trusted = trusted_certificates(connection)
     entries = [_entry(row, fingerprints[row.id], trusted.get(row.id, TlsTrust())) for row in connection.execute(query)]
     missing = set(ids or ()) - {entry.id for entry in entries}
     if missing:
-        raise NotFoundError(f"No file source {min(missing)} exists. See `dcc source list`.")
+        require_source(connection, min(missing))
     return entries
 
 
@@ -237,7 +238,7 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
 
 def set_source_state(connection: Connection, source_id: int, state: SourceState) -> None:
     """Set the state of a file source. Raises NotFoundError."""
-    _existing_source(connection, source_id)
+    require_source(connection, source_id)
     connection.execute(
         update(FileSource).where(FileSource.id == source_id).values(state_id=_state_id(connection, state))
     )
@@ -262,7 +263,7 @@ def change_source(
 
     Raises NotFoundError and ConfigurationError.
     """
-    _existing_source(connection, source_id)
+    require_source(connection, source_id)
     _require_fit(hostname, username, accesskey, base_path)
     secret = None if accesskey is None else accesskey.get_secret_value()
     values = {"hostname": hostname, "username": username, "accesskey": secret, "base_path": base_path, "delta": delta}
@@ -280,7 +281,7 @@ def purge_source(connection: Connection, source_id: int) -> int:
 
     Returns the number of deleted download attempts. Raises NotFoundError.
     """
-    _existing_source(connection, source_id)
+    require_source(connection, source_id)
     downloads = connection.scalar(
         select(func.count())
         .select_from(ZipDownload)
@@ -299,11 +300,6 @@ def _require_fit(
     secret = None if accesskey is None else accesskey.get_secret_value()
     require_fit("access key", secret, FileSource.accesskey, secret=True)
     require_fit("base path", base_path, FileSource.base_path)
-
-
-def _existing_source(connection: Connection, source_id: int) -> None:
-    if connection.scalar(select(FileSource.id).where(FileSource.id == source_id)) is None:
-        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
 
 
 def _state_id(connection: Connection, state: SourceState) -> int:

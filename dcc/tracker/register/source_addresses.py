@@ -16,21 +16,28 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
+from dcc.errors import NotFoundError
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.crawl_policy import Windows
-from dcc.sources.host_keys import HostKey as ServerKey
+from dcc.sources.host_keys import HostKey
 from dcc.tracker.models import (
     Centre,
     FileSource,
     FileSourceHasZip,
-    HostKey,
+    HostKeyRow,
     ProtocolRow,
     ResourceStateRow,
     TlsCertificate,
 )
 from dcc.tracker.submission_rows import group_pairs, object_of
+
+
+def require_source(connection: Connection, source_id: int) -> None:
+    """Raise NotFoundError unless a file source exists."""
+    if connection.scalar(select(FileSource.id).where(FileSource.id == source_id)) is None:
+        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
 
 
 class SourceState(StrEnum):
@@ -104,23 +111,23 @@ def load_addresses(
     return addresses
 
 
-def pinned_keys(connection: Connection, source_id: int) -> list[ServerKey]:
+def pinned_keys(connection: Connection, source_id: int) -> list[HostKey]:
     """The accepted host keys of a file source."""
-    of_source = HostKey.file_source_id == source_id
-    query = select(HostKey.key_type, HostKey.key_base64).where(of_source).order_by(HostKey.id)
-    return [ServerKey(*row) for row in connection.execute(query)]
+    of_source = HostKeyRow.file_source_id == source_id
+    query = select(HostKeyRow.key_type, HostKeyRow.key_base64).where(of_source).order_by(HostKeyRow.id)
+    return [HostKey(*row) for row in connection.execute(query)]
 
 
-def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[ServerKey]) -> None:
+def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[HostKey]) -> None:
     """Replace the accepted host keys of a source by `keys`; its failures so far do not count any more."""
     changed = update(FileSource).where(FileSource.id == source_id).values(last_update=func.current_timestamp())
     connection.execute(changed)
-    connection.execute(delete(HostKey).where(HostKey.file_source_id == source_id))
+    connection.execute(delete(HostKeyRow).where(HostKeyRow.file_source_id == source_id))
     of_source: dict[str, object] = {"file_source_id": source_id, "created": utc_now()}
     rows = [
         of_source | {"key_type": key.type, "key_base64": key.base64, "fingerprint": key.fingerprint} for key in keys
     ]
-    insert_rows(connection, HostKey, rows)
+    insert_rows(connection, HostKeyRow, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +191,9 @@ SOURCES: Final = (
     .join(ResourceStateRow)
     .order_by(FileSource.id)
 )
-_HOST_KEYS: Final = select(HostKey.file_source_id, HostKey.key_type, HostKey.key_base64).order_by(HostKey.id)
+_HOST_KEYS: Final = select(HostKeyRow.file_source_id, HostKeyRow.key_type, HostKeyRow.key_base64).order_by(
+    HostKeyRow.id
+)
 _TRUSTED: Final = select(
     TlsCertificate.file_source_id, TlsCertificate.fingerprint, TlsCertificate.authority_pem
 ).order_by(TlsCertificate.id)

@@ -10,12 +10,12 @@ from sqlalchemy import Connection, ScalarSelect, func, select, type_coerce, upda
 from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime, require_text
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import ConfigurationError
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
-from dcc.tracker.register.source_addresses import SourceState, is_paused
+from dcc.tracker.register.source_addresses import SourceState, is_paused, require_source
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import is_at
 
@@ -59,6 +59,7 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
 
     Raises NotFoundError, and ConfigurationError for a reason that is blank or too long.
     """
+    require_source(connection, source_id)
     values = {
         "paused": pause and pause.since,
         "paused_until": pause and pause.until,
@@ -67,8 +68,7 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
         # Also if nothing else changes, because failures before it do not count.
         "last_update": func.current_timestamp(),
     }
-    if not connection.execute(update(FileSource).where(FileSource.id == source_id).values(values)).rowcount:
-        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
+    connection.execute(update(FileSource).where(FileSource.id == source_id).values(values))
 
 
 def paused_sources(connection: Connection) -> set[int]:

@@ -21,13 +21,12 @@ from dcc.errors import ConfigurationError
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.session.batches.exchange import SESSION_SCRATCH, WORKER_SCRATCH
-from dcc.store.staging import is_locked, remove_tree
+from dcc.store.staging import CONTENTS, PART, PART_ORIGIN, REMOVED, UNPACKING, is_locked, remove_tree
 
 log = logging.getLogger(__name__)
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ASIDE: Final = ".cleaning.removed-"
-_LEFT_OVER: Final = (".unpacking-", ".removed-")
+_ASIDE: Final = f".cleaning{REMOVED}"
 _FILE_SYSTEMS_OWN: Final = frozenset({"lost+found"})
 _OF_WORKERS: Final = (WORKER_SCRATCH, SESSION_SCRATCH)
 _TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
@@ -44,7 +43,7 @@ class StagedKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-_ENDINGS: Final = {StagedKind.CONTENTS: ".contents", StagedKind.ORIGIN: ".part.json", StagedKind.PART: ".part"}
+_ENDINGS: Final = {StagedKind.CONTENTS: CONTENTS, StagedKind.ORIGIN: PART_ORIGIN, StagedKind.PART: PART}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
 
 
 def _is_left_over(name: str) -> bool:
-    return name.startswith(".") and any(mark in name for mark in _LEFT_OVER)
+    return name.startswith(".") and any(mark in name for mark in (UNPACKING, REMOVED))
 
 
 def _kind(found: os.DirEntry[str]) -> StagedKind:

@@ -13,8 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
-from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import (
+from dcc.operations.session_work import open_session
+from dcc.operations.staging import cleanup
+from dcc.operations.staging.cleanup import (
     CleaningResult,
     KnownArchive,
     RetentionDecision,
@@ -23,14 +24,7 @@ from dcc.operations.retention.cleanup import (
     retention_decisions,
     review_staging,
 )
-from dcc.operations.retention.staged_files import (
-    RemovalDirectories,
-    StagedArchive,
-    StagedEntry,
-    StagedKind,
-    read_staging,
-)
-from dcc.operations.session_work import open_session
+from dcc.operations.staging.contents import RemovalDirectories, StagedArchive, StagedEntry, StagedKind, read_staging
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.rechecks import recheck

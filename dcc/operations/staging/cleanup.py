@@ -24,7 +24,7 @@ from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.naming import Action
-from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
+from dcc.operations.staging.contents import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
