@@ -22,7 +22,7 @@ from dcc.converters.conversion import all_converters, convert_file, converter_fo
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchError, NotFoundError
 from dcc.messages import mark
-from dcc.naming import ARCHIVE_SUFFIXES, KNOWN_CENTRES, MANIFEST_FORMATS, Action, manifest_beside
+from dcc.naming import KNOWN_CENTRES, MANIFEST_FORMATS, Action, is_archive, is_document, manifest_beside
 from dcc.outcomes import Problem
 from dcc.runtime.clock import utc_today
 from dcc.runtime.processes import give_threads_their_own_memory
@@ -143,18 +143,13 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_submission(name: str) -> bool:
-    return _is_archive(name) or name.endswith(".xml") or converter_for(name) is not None
-
-
-def _is_archive(name: str) -> bool:
-    """Whether a session takes a file of that name for an archive, if only to refuse its name."""
-    return name.lower().endswith(ARCHIVE_SUFFIXES)
+    return is_archive(name) or is_document(name) or converter_for(name) is not None
 
 
 def _lies_beside(name: str) -> bool:
     """Whether a file lies beside an archive and is checked with it: its checksum or manifest."""
     besides = (sidecar(""), *(manifest_beside("", suffix) for suffix in MANIFEST_FORMATS))
-    return any(name.endswith(suffix) and name.removesuffix(suffix).endswith(ARCHIVE_SUFFIXES) for suffix in besides)
+    return any(name.endswith(suffix) and is_archive(name.removesuffix(suffix)) for suffix in besides)
 
 
 @dataclass
@@ -168,9 +163,9 @@ class _Check:
         return [self._file(path) for path in paths]
 
     def _file(self, path: Path) -> PathVerdict:
-        if path.suffix == ".xml":
+        if is_document(path.name):
             return self._document(path)
-        if _is_archive(path.name):
+        if is_archive(path.name):
             return self._archive(path)
         converter = converter_for(path.name)
         if converter is not None:

@@ -15,7 +15,7 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_result, printable
 from dcc.errors import ConfigurationError, DocumentError, EmptyArchiveError
 from dcc.messages import count_of
-from dcc.naming import ANY_CENTRE, ARCHIVE_SUFFIXES, manifest_beside
+from dcc.naming import ANY_CENTRE, is_archive, is_document, manifest_beside
 
 if TYPE_CHECKING:
     from dcc.documents.schema_set import SchemaSet
@@ -66,9 +66,9 @@ def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
     rows = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         place = legible(path.relative_to(folder).as_posix())
-        if path.suffix == ".xml" or converter_for(path.name):
+        if is_document(path.name) or converter_for(path.name):
             rows += _rows({place: path}, schemas)
-        elif path.name.lower().endswith(ARCHIVE_SUFFIXES):
+        elif is_archive(path.name):
             with suppress(EmptyArchiveError):
                 rows += _rows_inside(path, f"{place}/", schemas)
     if not rows:

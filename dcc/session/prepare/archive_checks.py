@@ -308,7 +308,7 @@ def count_file(place: str, path: Path, schemas: SchemaSet) -> Counts:
     Raises ConfigurationError for what is none, and DocumentError.
     """
     name = place.rpartition("/")[2]
-    converter = None if name.endswith(".xml") else converter_for(name)
+    converter = converter_for(name)
     if converter is None:
         kind = schemas.kind_of_file(path)
         if kind is None:
