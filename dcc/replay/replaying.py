@@ -87,7 +87,7 @@ def replay(
 ) -> Replay:
     """Judge stored archives of `centres` (by default all) dated from `since` on by a proposal, beside the present.
 
-    Earlier archives that may have their specimens are judged too, and not reported. `workers` prepare archives, if
+    Other archives that may have their specimens are applied too, and not reported. `workers` prepare archives, if
     there are any; DCC_WORKERS processes of this machine do the rest. `on_progress` is called with the numbers of
     prepared archives, and of all. Raises ConfigurationError for a proposal that cannot be used, ReferenceDataError and
     ReferenceUnreachableError for its reference data, DiskFullError, and the `unreachable` error of either database.
@@ -204,7 +204,7 @@ class _Work:
                 raise
 
     def judge(self) -> None:
-        """Apply and judge all documents, those of centres that share data together."""
+        """Apply all documents, those of centres that share data together, and judge those that are reported."""
         pairs = [
             (archive.centre or "", centre)
             for archive in self._archives
@@ -222,13 +222,16 @@ class _Work:
                 elif (to_judge := _to_judge(archive, one, len(keys) + 1)) is not None:
                     keys[to_judge.document.xml_id] = key
                     groups[group_of(archive.centre or "")].append(to_judge)
+        selected = {one.key for one in self._archives if one.is_selected}
         groups_applied = [self._run("apply", f"the documents of {name}", some) for name, some in groups.items()]
         found: list[Any] = []
         for future in groups_applied:
             place, standing, verdicts = future.result()
             self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in verdicts.items()}
-            for start in range(0, len(standing), _TOGETHER):
-                found.append(self._run("judge", f"{place.name}", place, standing[start : start + _TOGETHER]))
+            # What is not reported need not be judged: that changes nothing for others.
+            reported = [one for one in standing if one.document.key in selected]
+            for start in range(0, len(reported), _TOGETHER):
+                found.append(self._run("judge", f"{place.name}", place, reported[start : start + _TOGETHER]))
         for future in found:
             self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in future.result().items()}
 
@@ -242,9 +245,10 @@ class _Work:
         selected = [one for one in self._archives if one.is_selected and one.key in self._opened]
         for archive in selected:
             present = archive.present()
-            waiting = sum(one.outcome is None for one in present.values())
-            unjudged += waiting
-            documents[archive.centre or ""] += len(present) - waiting - ("" in present and not waiting)
+            judged = [name for name, one in present.items() if one.outcome is not None]
+            unjudged += len(present) - len(judged)
+            # An archive that was not opened has its verdict under the empty name.
+            documents[archive.centre or ""] += sum(name != "" for name in judged)
             changes += compare(archive.key, archive.centre, present, after[archive.key])
         keys = {one.key for one in selected}
         verdicts = {key: one for key, one in self._verdicts.items() if key.archive in keys}
