@@ -39,7 +39,7 @@ from dcc.errors import (
 from dcc.messages import Message, mark, message
 from dcc.naming import DocumentName, NamingConvention, is_archive, is_document
 from dcc.outcomes import Problem
-from dcc.store.staging import disk_errors
+from dcc.runtime.disk_space import disk_errors
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from dcc.messages import Message, mark
 from dcc.naming import MANIFEST_FORMATS, Action, DocumentKind, manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
-from dcc.runtime.disk_space import advice_on_writing, is_full
+from dcc.runtime.disk_space import advice_on_writing
 from dcc.runtime.private_files import make_directory
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _NEW_PART = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PartOrigin:
     """The file that a part belongs to: a download may continue only from exactly this one."""
 
     source_id: int
@@ -104,7 +104,7 @@ class Staging:
             make_directory(self.root / key.action)
             self._prepared.add(key.action)
 
-    def resumable(self, key: SubmissionKey, origin: Origin) -> int:
+    def resumable(self, key: SubmissionKey, origin: PartOrigin) -> int:
         """How many bytes of exactly this archive are here already; 0 to begin at the beginning."""
         if origin.size_bytes is None or origin.modified is None:
             return 0
@@ -128,7 +128,7 @@ class Staging:
             make_directory(part.parent)
         return os.open(part, _NEW_PART, 0o600)
 
-    def note_origin(self, key: SubmissionKey, origin: Origin) -> None:
+    def note_origin(self, key: SubmissionKey, origin: PartOrigin) -> None:
         """Record the part's origin, so that it can be continued."""
         self._origin(key).write_text(json.dumps(asdict(origin)), "utf-8")
 
@@ -249,25 +249,6 @@ class Staging:
             log.warning("The archive %s in staging cannot be read: %s", key, os.strerror(error.errno or 0))
             return None
         return archive if md5 in (None, found) else None
-
-
-@contextmanager
-def disk_errors(archive: object, place: Path) -> Iterator[None]:
-    """Turn a full disk or quota, also one that SQLite met, into DiskFullError with the place; other errors pass."""
-    try:
-        yield
-    except Exception as error:
-        if not is_full(error):
-            raise
-        raise DiskFullError(
-            mark(
-                "The disk of {place} filled up while {archive} was being written ({reason}). Free some space; the next "
-                "session takes the archive up again."
-            ),
-            place=place,
-            archive=archive,
-            reason=Message(os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)),
-        ) from error
 
 
 _UNPACKING = ".unpacking-"

@@ -15,7 +15,7 @@ from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.outcomes import Problem
 from dcc.session.batches.exchange import unpack
 from dcc.sources.base import Validators
-from dcc.store.staging import PREPARED_FILE, Origin
+from dcc.store.staging import PREPARED_FILE, PartOrigin
 from dcc.tracker.problems import problem_columns, problem_of
 
 ARCHIVE: Final = "archive.zip"
@@ -40,7 +40,7 @@ class WorkerFindings:
     fingerprint of what the documents were checked by.
     """
 
-    copy: Origin
+    copy: PartOrigin
     published: str | None
     md5: str
     problems: Mapping[str, tuple[_ProblemRow, ...]] | None

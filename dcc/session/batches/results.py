@@ -23,6 +23,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
+from dcc.runtime.disk_space import disk_errors
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import (
@@ -41,7 +42,7 @@ from dcc.session.prepare.archive_checks import EarlierResults, Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
 from dcc.store.objects import ObjectStore
-from dcc.store.staging import Staging, disk_errors
+from dcc.store.staging import Staging
 from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedSubmission
 from dcc.tracker.hostings.hosting import EarlierCopy, Hosting

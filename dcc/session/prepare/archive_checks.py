@@ -38,10 +38,11 @@ from dcc.messages import Message, mark
 from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
+from dcc.runtime.disk_space import disk_errors
 from dcc.runtime.installed_packages import CONVERTERS, added_entries
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
-from dcc.store.staging import PREPARED_FILE, disk_errors
+from dcc.store.staging import PREPARED_FILE
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
