@@ -36,7 +36,7 @@ from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
 from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_workers, processes_of
 from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
-from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
+from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, find_archives, grouped
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.runtime.clock import utc_today
 from dcc.session.batches.exchange import Workers
@@ -46,7 +46,7 @@ from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
-from dcc.tracker.register.centres import imits_names, load_delegations
+from dcc.tracker.register.centres import centre_ids, imits_names, load_delegations
 from dcc.tracker.states import UPLOADED, VALID
 
 _AHEAD: Final = 3
@@ -126,7 +126,7 @@ def _proposed(settings: Settings, proposal: ReplayProposal) -> Settings:
 
 
 def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayProposal, root: Path) -> Replayer:
-    known = run_reading(tracker, centres_known)
+    known = run_reading(tracker, centre_ids)
     delegations = run_reading(tracker, load_delegations)
     today = utc_today()
     names = run_reading(tracker, imits_names)
@@ -174,13 +174,10 @@ class _Work:
         def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]:
             if results is not None and (opened := results.take(number)) is not None:
                 return part, _ready(opened)
-            paths = [stored.fetch(archive) for archive in part]
-            given = [
-                ArchiveToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path
-            ]
-            fetched = [one for one, path in zip(part, paths, strict=True) if path is not None]
+            found = [(one, path) for one in part if (path := stored.fetch(one)) is not None]
+            given = [ArchiveToOpen(one.key, one.centre, path, one.md5) for one, path in found]
             named = ", ".join(str(one.key) for one in given)
-            return fetched, self._run("prepare", named, given) if given else _ready([])
+            return [one for one, _ in found], self._run("prepare", named, given) if given else _ready([])
 
         def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]]) -> None:
             fetched, opened = begun.result()
