@@ -33,6 +33,8 @@ def is_document(name: str) -> bool:
 
 MANIFEST_FORMATS: Final = ("json", "csv")
 """The formats of manifests, in the order in which they count."""
+MANIFEST_ENDINGS: Final = tuple(f".manifest.{suffix}" for suffix in MANIFEST_FORMATS)
+"""What the names of manifests beside an archive have after its name, in that order."""
 
 
 def manifest_beside(archive: str, suffix: str) -> str:

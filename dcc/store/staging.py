@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError, SizeMismatchError, StagedDocumentLostError
 from dcc.messages import Message, mark
-from dcc.naming import MANIFEST_FORMATS, Action, DocumentKind, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS, Action, DocumentKind, manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import advice_on_writing
@@ -134,17 +134,14 @@ class Staging:
 
     def has_manifest(self, key: SubmissionKey) -> bool:
         """Whether a manifest lies beside the archive."""
-        return any(os.path.lexists(self._manifest(key, suffix)) for suffix in MANIFEST_FORMATS)
-
-    def _manifest(self, key: SubmissionKey, suffix: str) -> Path:
-        return self._beside(key, manifest_beside("", suffix))
+        return any(os.path.lexists(self._beside(key, ending)) for ending in MANIFEST_ENDINGS)
 
     def put_manifest(self, key: SubmissionKey, suffix: str, content: bytes | None) -> None:
         """Replace the manifest beside the archive by that at its source, in that format; None: there is none."""
-        for each in MANIFEST_FORMATS:
-            self._manifest(key, each).unlink(missing_ok=True)
+        for ending in MANIFEST_ENDINGS:
+            self._beside(key, ending).unlink(missing_ok=True)
         if content is not None:
-            with os.fdopen(os.open(self._manifest(key, suffix), _NEW_PART, 0o600), "wb") as file:
+            with os.fdopen(os.open(self._beside(key, manifest_beside("", suffix)), _NEW_PART, 0o600), "wb") as file:
                 file.write(content)
 
     def finish_part(self, key: SubmissionKey) -> Path:

@@ -22,7 +22,7 @@ from dcc.converters.conversion import all_converters, convert_file, converter_fo
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchError, NotFoundError
 from dcc.messages import mark
-from dcc.naming import KNOWN_CENTRES, MANIFEST_FORMATS, Action, is_archive, is_document, manifest_beside
+from dcc.naming import KNOWN_CENTRES, MANIFEST_ENDINGS, Action, is_archive, is_document
 from dcc.outcomes import Problem
 from dcc.runtime.clock import utc_today
 from dcc.runtime.processes import give_threads_their_own_memory
@@ -148,8 +148,8 @@ def _is_submission(name: str) -> bool:
 
 def _lies_beside(name: str) -> bool:
     """Whether a file lies beside an archive and is checked with it: its checksum or manifest."""
-    besides = (sidecar(""), *(manifest_beside("", suffix) for suffix in MANIFEST_FORMATS))
-    return any(name.endswith(suffix) and is_archive(name.removesuffix(suffix)) for suffix in besides)
+    besides = (sidecar(""), *MANIFEST_ENDINGS)
+    return any(name.endswith(ending) and is_archive(name.removesuffix(ending)) for ending in besides)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS
 from dcc.outcomes import Problem
 from dcc.session.batches.exchange import unpack
 from dcc.sources.base import Validators
@@ -60,10 +60,10 @@ def write_bundle(bundle: Path, archive: Path, contents: Path, findings: WorkerFi
         if findings.is_sent:
             tar.add(archive, ARCHIVE)
         tar.add(found_file, _FOUND)
-        for suffix in MANIFEST_FORMATS:
-            manifest = archive.with_name(manifest_beside(archive.name, suffix))
+        for ending in MANIFEST_ENDINGS:
+            manifest = archive.with_name(archive.name + ending)
             if manifest.exists():
-                tar.add(manifest, manifest_beside(ARCHIVE, suffix))
+                tar.add(manifest, ARCHIVE + ending)
         for part in sorted(contents.glob(f"{PREPARED_FILE}*")):
             tar.add(part, part.name)
 
