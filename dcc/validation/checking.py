@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -74,8 +74,7 @@ def check_paths(
     nothing at a path to check, and OSError if it cannot be read.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
-    setup = Setup.from_settings(settings, known)
-    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
+    checker = ArchiveChecker(Setup.from_settings(settings.model_copy(update={"min_free_bytes": 0}), known), schemas)
     all_converters()
     named = list(paths)
     files = [file for path in named for file in _files_at(path)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +79,7 @@ def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str
     """The rows of what lies in an archive, whose place is `place`."""
     from dcc.session.prepare.archive_checks import ArchiveChecker, Setup
 
-    setup = Setup.from_settings(settings_from_environment(), ANY_CENTRE)
-    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
+    checker = ArchiveChecker(Setup.from_settings(settings_from_environment(min_free_bytes=0), ANY_CENTRE), schemas)
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         found = checker.extract(archive, Path(folder) / "contents")
         files = {document.place: document.path for document in found.documents} | {

@@ -319,14 +319,11 @@ def count_file(place: str, path: Path, schemas: SchemaSet) -> Counts:
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         for kind in kinds_of(converter, name):
             target, file = Path(folder) / kind, SubmittedFile(name, path, "any")
-            problems = convert_file(converter, file, kind, target, _MAX_BYTES, 1)[2]
+            problems = convert_file(converter, file, kind, target, 2**40, 1)[2]
             if problems:
                 raise ConversionError(problems[0].message)
             counted.append(count_entities(target, kind))
     return _sum(counted)
-
-
-_MAX_BYTES = 2**40
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:
