@@ -16,13 +16,14 @@ from benchmarks.installation import databases
 from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.reference.snapshots import load_active
-from dcc.replay.stored_archives import ArchiveBytes, centres_known, find_archives
+from dcc.replay.stored_archives import ArchiveBytes, find_archives
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.prepare import archive_checks
 from dcc.session.prepare import documents as preparing
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis
+from dcc.tracker.register.centres import centre_ids
 
 
 def begin(setup: Setup, basis: PreparationBasis) -> tuple[ArchiveChecker, PreparationBasis]:
@@ -52,7 +53,7 @@ def main(words: Sequence[str]) -> None:
     with databases(Path(words[0]), {}) as (settings, tracker, qc), TemporaryDirectory() as folder:
         with tracker.connect() as of_tracker, qc.connect() as of_qc:
             archives = find_archives(of_tracker, of_qc)
-            setup = Setup.from_settings(settings, centres_known(of_tracker))
+            setup = Setup.from_settings(settings, centre_ids(of_tracker))
             basis = PreparationBasis(load_active(of_qc).data, "", datetime.now(UTC).date(), columns_for(qc))
         processes = WorkerProcesses(os.cpu_count() or 1, begin, setup, basis)
         stored = ArchiveBytes(settings, Path(folder) / "archives")

@@ -21,8 +21,20 @@ ARCHIVE_SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz")
 """The suffixes of archives that are opened."""
 
 
+def is_archive(name: str) -> bool:
+    """Whether a file of that name is taken for an archive, if only to refuse its name."""
+    return name.lower().endswith(ARCHIVE_SUFFIXES)
+
+
+def is_document(name: str) -> bool:
+    """Whether a file of that name is taken for a document, if only to refuse its name."""
+    return name.lower().endswith(".xml")
+
+
 MANIFEST_FORMATS: Final = ("json", "csv")
 """The formats of manifests, in the order in which they count."""
+MANIFEST_ENDINGS: Final = tuple(f".manifest.{suffix}" for suffix in MANIFEST_FORMATS)
+"""What the names of manifests beside an archive have after its name, in that order."""
 
 
 def manifest_beside(archive: str, suffix: str) -> str:
@@ -72,7 +84,7 @@ class DocumentName:
 
 
 _STEM = r"(?P<centre>[A-Za-z_]+)\.(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})\.(?P<inc>[0-9]{1,5})"
-DEFAULT_ZIP_PATTERN = _STEM + r"\.impc\.(?:zip|tar|tar\.gz|tgz)"
+DEFAULT_ZIP_PATTERN = _STEM + rf"\.impc\.(?:{'|'.join(re.escape(suffix[1:]) for suffix in ARCHIVE_SUFFIXES)})"
 DEFAULT_DOCUMENT_PATTERN = _STEM + r"\.(?P<kind>specimen|experiment)\.impc\.xml"
 _LONGEST_INCREMENT = 18
 _LONGEST_NAME = 255

@@ -6,6 +6,7 @@ from typing import Final
 import dagster as dg
 
 from dcc.databases.transactions import run_reading
+from dcc.naming import ARCHIVE_SUFFIXES
 from dcc.operations.crawl_requests import sources_to_crawl
 from dcc.operations.session_work import SessionWork
 from dcc.phases import Phase
@@ -39,7 +40,7 @@ ARCHIVE_SPECS: Final = (
         GROUP,
         "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
         "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
-        "not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` (or `.tar`, `.tar.gz`, `.tgz`) fails the "
+        f"not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` (or {', '.join(ARCHIVE_SUFFIXES[1:])}) fails the "
         "check *zip_name* and goes no further.\n\n"
         "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
         "a later submission without a result has passed.",

@@ -10,12 +10,11 @@ import pytest
 from pydantic import SecretStr
 
 from dcc import declarations
-from dcc.archives.limits import ArchiveLimits
 from dcc.cli.demo import submissions
 from dcc.converters import conversion
 from dcc.declarations import message_of
 from dcc.errors import FileMissingError, NotificationNotSentError
-from dcc.naming import Action, NamingConvention
+from dcc.naming import Action
 from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.reference.loading import ReferenceData
 from dcc.reports.languages import load_catalogue
@@ -23,11 +22,12 @@ from dcc.rules import registry
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.session.listing_sources import list_source
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive
 from dcc.settings import Settings
 from dcc.sources import connect as connecting
 from dcc.sources.base import SourceAddress
 from dcc.sources.protocols import SourceProtocol
+from tests.archives.test_manifest import SETUP
 from tests.support.qc_documents import contents, experiment
 
 ROOT = Path(__file__).parent.parent
@@ -73,8 +73,7 @@ def test_a_converter_of_ones_own_converts(
     examples: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversion, "all_converters", lambda: (examples["Births"](),))
-    limits = ArchiveLimits(10**6, 100, 10)
-    checker = ArchiveChecker(Setup(limits, NamingConvention(), {"H"}, None, 10, 10**6))
+    checker = ArchiveChecker(SETUP)
     for births, said in (
         ("H-1 2013-10-31", []),
         ("H-1 2013-10-31\nH-2 31.10.2013", ["See births.txt, row 2, column day of birth."]),

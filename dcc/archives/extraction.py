@@ -37,9 +37,10 @@ from dcc.errors import (
     MemberNotOpenedError,
 )
 from dcc.messages import Message, mark, message
-from dcc.naming import ARCHIVE_SUFFIXES, DocumentName, NamingConvention
+from dcc.naming import DocumentName, NamingConvention, is_archive, is_document
 from dcc.outcomes import Problem
-from dcc.store.staging import UNPACKING, disk_errors
+from dcc.runtime.disk_space import disk_errors
+from dcc.store.staging import UNPACKING
 
 
 @contextmanager
@@ -99,8 +100,7 @@ def archive_members(
 
 
 def _is_opened(member: ArchiveEntry) -> bool:
-    is_archive = member.name.lower().endswith(ARCHIVE_SUFFIXES)
-    return is_archive and not member.is_of_macos and len(member.archives) < DEEPEST
+    return is_archive(member.name) and not member.is_of_macos and len(member.archives) < DEEPEST
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -109,7 +109,6 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-_DOCUMENT = ".xml"
 _NOT_OPENED = (".7z", ".rar", ".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".lz", ".lzma", ".z", ".cab", ".arj")
 _LISTED_IGNORED = 100
 _NO_DOCUMENT = mark("no .xml document and no table, such as specimens.csv or experiments.csv")
@@ -217,21 +216,20 @@ class _Extraction:
 
     def takes_room(self, name: str) -> bool:
         """Whether a file of that name may be written, for a while at least."""
-        return name.lower().endswith((_DOCUMENT, *ARCHIVE_SUFFIXES)) or bool(self.is_wanted(name))
+        return is_document(name) or is_archive(name) or bool(self.is_wanted(name))
 
     def take(self, member: ArchiveEntry) -> None:
         """Write a file of the archive, or note why it is not written."""
         self.sizes[member.place] = member.size_bytes
-        name = member.name.lower()
         if member.place in MANIFEST_NAMES:
             self._take_manifest(member)
         elif member.is_of_macos:
             self._leave_aside(member.place, mark("made by macOS; no document"))
         elif _is_opened(member):
             return
-        elif name.endswith((*ARCHIVE_SUFFIXES, *_NOT_OPENED)):
-            self.refused.append((member.place, member.size_bytes, _not_opened(member.place, name)))
-        elif name.endswith(_DOCUMENT):
+        elif is_archive(member.name) or member.name.lower().endswith(_NOT_OPENED):
+            self.refused.append((member.place, member.size_bytes, _not_opened(member.place)))
+        elif is_document(member.name):
             self._take_document(member)
         elif self.is_wanted(member.name):
             # Documents have names without a leading dot.
@@ -250,11 +248,8 @@ class _Extraction:
                     "the same name."
                 )
                 raise EmptyArchiveError(text, archive=self.label)
-            text = mark(
-                "holds no .xml document and no table, such as specimens.csv or experiments.csv (other entries: "
-                "{number})"
-            )
-            raise bad_archive(EmptyArchiveError, self.label, text, number=self.left_aside)
+            text, nothing = mark("holds {nothing} (other entries: {number})"), message(_NO_DOCUMENT)
+            raise bad_archive(EmptyArchiveError, self.label, text, nothing=nothing, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
             more = message(mark("further entries: {number}"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
@@ -293,9 +288,9 @@ class _Extraction:
             self.ignored.append((Message(shortened(path)), message(reason)))
 
 
-def _not_opened(path: str, name: str) -> Problem:
+def _not_opened(path: str) -> Problem:
     reason = mark("is an archive of a kind that is not opened")
-    if name.endswith(ARCHIVE_SUFFIXES):
+    if is_archive(path):
         reason = mark("lies more than two archives deep")
     return Problem.of(
         MemberNotOpenedError(

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from dcc.archives.entries import legible, plain_path, shortened
 from dcc.errors import ManifestError
 from dcc.messages import Message, mark, message
-from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS, MANIFEST_FORMATS
 from dcc.runtime.checksums import md5_of, sha256_of
 
 MANIFEST_NAMES: Final = tuple(f"manifest.{suffix}" for suffix in MANIFEST_FORMATS)
@@ -103,8 +103,8 @@ def read_beside(archive: Path) -> tuple[ManifestEntry, ...] | None:
 
     Raises ManifestError, and OSError.
     """
-    for suffix in MANIFEST_FORMATS:
-        path = archive.with_name(manifest_beside(archive.name, suffix))
+    for ending in MANIFEST_ENDINGS:
+        path = archive.with_name(archive.name + ending)
         if path.is_file():
             require_short(path.stat().st_size, path.name, archive.name)
             return read_manifest(path.read_bytes(), path.name, archive.name)

@@ -48,9 +48,10 @@ class Converter(Protocol):
     def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | ConversionFault]:
         """The content of the document of a kind for a file, as `dcc.documents.reading.read_document` yields it.
 
-        The `line` of each object is its row in the file, counted from 1; rows may not go backwards. `position` is
-        ignored. Files may be large: yield while reading. A file with a Fault is refused as a whole; continue after one
-        if further ones can be found. The schema and the rules are checked afterwards: what they refuse is no Fault.
+        The `line` of each object is its row in the file, counted from 1. Rows may not go backwards, nor within an
+        object, whose parts follow in the order of the schema. `position` is ignored. Files may be large: yield while
+        reading. A file with a Fault is refused as a whole; continue after one if further ones can be found. The schema
+        and the rules are checked afterwards: what they refuse is no Fault.
         """
         ...
 

@@ -23,7 +23,7 @@ from dcc.documents.origins import Origin
 from dcc.documents.writing_xml import pieces_on_their_lines
 from dcc.errors import BadFileNameError, ConfigurationError, ConversionError
 from dcc.messages import Message, mark, message
-from dcc.naming import ANY_CENTRE, ArchiveName, DocumentKind, NamingConvention
+from dcc.naming import ANY_CENTRE, ArchiveName, DocumentKind, NamingConvention, is_archive, is_document
 from dcc.outcomes import Problem
 from dcc.runtime.installed_packages import CONVERTERS, error_of, load_added, package_of
 
@@ -56,7 +56,9 @@ def made_converter(make: Callable[[], Converter]) -> Converter:
 
 
 def converter_for(name: str) -> Converter | None:
-    """The converter for a file of that name; None without one."""
+    """The converter for a file of that name; None without one, and for documents and archives."""
+    if is_document(name) or is_archive(name):
+        return None
     return next((converter for converter in all_converters() if kinds_of(converter, name)), None)
 
 

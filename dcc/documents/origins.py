@@ -68,21 +68,19 @@ class Origin:
     def place_of(self, element: Any, row: int, value: str | None) -> Message:
         """The place of a value in what a document says, or that of the element where no more is known."""
         name = _name_of(element, value)
-        return self._place_of_name(row, name, name and f"{name}{_part_holding(element, value)}")
+        return self._place_of_name(row, name, f"{name}{_part_holding(element, value)}")
 
     def placed(self, problem: Problem) -> Problem:
         """A problem of the document with its place in the file."""
         details = problem.fact.all_details
-        name = str(details.get("attribute") or "") or None
+        name = str(details.get("attribute") or "")
         exact = f"{details['element']}.{name}" if details.get("element") in _PARTS_OF_ANIMALS else name
         place = self._place_of_name(problem.line or 1, name, exact)
         return replace(problem, translatable=standing_at(problem.fact, place), column=None)
 
-    def _place_of_name(self, row: int, name: str | None, exact: str | None) -> Message:
-        """The place in the column of a name, or in that of a more exact one unless only the other has a name."""
-        if name is None or exact is None:
-            return self.place(row)
-        return self.place(row, self.columns.get(exact) or self.columns.get(name) or exact)
+    def _place_of_name(self, row: int, name: str | None, exact: str) -> Message:
+        """The place in the column that is called as a name, or as a more exact one; the row where there is no name."""
+        return self.place(row, (self.columns.get(exact) or self.columns.get(name) or exact) if name else None)
 
 
 def read_origin(document: Path) -> Origin | None:

@@ -23,7 +23,7 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from dcc.errors import DccError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
-from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS
 from dcc.replay import worker
 from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
@@ -91,8 +91,7 @@ def write_plan(path: Path, archives: Iterable[FetchedArchive], sent: Iterator[tu
     with tarfile.open(path, "w") as tar:
         _add(tar, _ARCHIVES, _ARCHIVES_TYPE.dump_json(list(archives)))
         for archive, found in sent:
-            manifests = (found.with_name(manifest_beside(found.name, suffix)) for suffix in MANIFEST_FORMATS)
-            for each in (found, *manifests):
+            for each in (found, *(found.with_name(found.name + ending) for ending in MANIFEST_ENDINGS)):
                 if each.exists():
                     tar.add(each, f"{_SENT}/{archive.download_id}/{each.name}")
 

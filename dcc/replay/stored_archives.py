@@ -220,8 +220,3 @@ class ArchiveBytes:
     def close(self) -> None:
         """Close connections."""
         self._store.close()
-
-
-def centres_known(tracker: Connection) -> frozenset[str]:
-    """The codes of all centres."""
-    return frozenset(tracker.scalars(select(Centre.short_name)))

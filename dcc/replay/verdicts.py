@@ -168,7 +168,10 @@ def compare(
 
     A verdict under the empty name is that of an archive that was not opened, and of all its documents.
     """
-    for name in sorted((before.keys() | after.keys()) - ({""} if before.keys() != after.keys() else set())):
+    names = before.keys() | after.keys()
+    if before.keys() != after.keys():
+        names.discard("")
+    for name in sorted(names):
         old = before.get(name) or before.get("") or ReplayVerdict("")
         new = after.get(name) or after.get("") or ReplayVerdict("")
         if old.outcome is None:

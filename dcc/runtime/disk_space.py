@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from dcc.errors import DiskFullError
+from dcc.messages import Message, mark
 from dcc.redaction import chain_of
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -59,6 +62,25 @@ def advice_on_writing(place: Path) -> str:
     if os.statvfs(place).f_flag & os.ST_RDONLY:
         return "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
     return f"Give it to the user that runs dcc: chown {'-R ' if place.is_dir() else ''}USER {place}"
+
+
+@contextmanager
+def disk_errors(archive: object, place: Path) -> Iterator[None]:
+    """Turn a full disk or quota, also one that SQLite met, into DiskFullError with the place; other errors pass."""
+    try:
+        yield
+    except Exception as error:
+        if not is_full(error):
+            raise
+        raise DiskFullError(
+            mark(
+                "The disk of {place} filled up while {archive} was being written ({reason}). Free some space; the next "
+                "session takes the archive up again."
+            ),
+            place=place,
+            archive=archive,
+            reason=Message(os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)),
+        ) from error
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.messages import mark
 from dcc.runtime.checksums import sha256_of
-from dcc.runtime.disk_space import free_bytes
+from dcc.runtime.disk_space import disk_errors, free_bytes
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory, write_nothing
 from dcc.runtime.time_limits import call_with_timeout
 from dcc.settings import Settings
@@ -37,7 +37,6 @@ from dcc.store.filesystems import (
     store_errors,
     upload_options,
 )
-from dcc.store.staging import disk_errors
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -23,10 +23,10 @@ from typing import Any, Final
 
 from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError, SizeMismatchError, StagedDocumentLostError
 from dcc.messages import Message, mark
-from dcc.naming import MANIFEST_FORMATS, Action, DocumentKind, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS, Action, DocumentKind, manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
-from dcc.runtime.disk_space import advice_on_writing, is_full
+from dcc.runtime.disk_space import advice_on_writing
 from dcc.runtime.private_files import make_directory
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _NEW_PART = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PartOrigin:
     """The file that a part belongs to: a download may continue only from exactly this one."""
 
     source_id: int
@@ -110,7 +110,7 @@ class Staging:
             make_directory(self.root / key.action)
             self._prepared.add(key.action)
 
-    def resumable(self, key: SubmissionKey, origin: Origin) -> int:
+    def resumable(self, key: SubmissionKey, origin: PartOrigin) -> int:
         """How many bytes of exactly this archive are here already; 0 to begin at the beginning."""
         if origin.size_bytes is None or origin.modified is None:
             return 0
@@ -134,23 +134,20 @@ class Staging:
             make_directory(part.parent)
         return os.open(part, _NEW_PART, 0o600)
 
-    def note_origin(self, key: SubmissionKey, origin: Origin) -> None:
+    def note_origin(self, key: SubmissionKey, origin: PartOrigin) -> None:
         """Record the part's origin, so that it can be continued."""
         self._origin(key).write_text(json.dumps(asdict(origin)), "utf-8")
 
     def has_manifest(self, key: SubmissionKey) -> bool:
         """Whether a manifest lies beside the archive."""
-        return any(os.path.lexists(self._manifest(key, suffix)) for suffix in MANIFEST_FORMATS)
-
-    def _manifest(self, key: SubmissionKey, suffix: str) -> Path:
-        return self._beside(key, manifest_beside("", suffix))
+        return any(os.path.lexists(self._beside(key, ending)) for ending in MANIFEST_ENDINGS)
 
     def put_manifest(self, key: SubmissionKey, suffix: str, content: bytes | None) -> None:
         """Replace the manifest beside the archive by that at its source, in that format; None: there is none."""
-        for each in MANIFEST_FORMATS:
-            self._manifest(key, each).unlink(missing_ok=True)
+        for ending in MANIFEST_ENDINGS:
+            self._beside(key, ending).unlink(missing_ok=True)
         if content is not None:
-            with os.fdopen(os.open(self._manifest(key, suffix), _NEW_PART, 0o600), "wb") as file:
+            with os.fdopen(os.open(self._beside(key, manifest_beside("", suffix)), _NEW_PART, 0o600), "wb") as file:
                 file.write(content)
 
     def finish_part(self, key: SubmissionKey) -> Path:
@@ -255,25 +252,6 @@ class Staging:
             log.warning("The archive %s in staging cannot be read: %s", key, os.strerror(error.errno or 0))
             return None
         return archive if md5 in (None, found) else None
-
-
-@contextmanager
-def disk_errors(archive: object, place: Path) -> Iterator[None]:
-    """Turn a full disk or quota, also one that SQLite met, into DiskFullError with the place; other errors pass."""
-    try:
-        yield
-    except Exception as error:
-        if not is_full(error):
-            raise
-        raise DiskFullError(
-            mark(
-                "The disk of {place} filled up while {archive} was being written ({reason}). Free some space; the next "
-                "session takes the archive up again."
-            ),
-            place=place,
-            archive=archive,
-            reason=Message(os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)),
-        ) from error
 
 
 def remove_leftovers(root: Path, is_own: Callable[[str], bool] = lambda _: True) -> int:

@@ -205,7 +205,7 @@ def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> P
     from dcc.converters.base import SubmittedFile
     from dcc.converters.conversion import convert_file, converter_for
 
-    converter = None if document.place.lower().endswith(".xml") else converter_for(document.place.rpartition("/")[2])
+    converter = converter_for(document.place.rpartition("/")[2])
     if converter is None:
         return path
     kind = settings.naming.parse_document_name(document.file_name, ANY_CENTRE).kind

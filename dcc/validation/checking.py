@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,7 @@ from dcc.converters.conversion import all_converters, convert_file, converter_fo
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchError, NotFoundError
 from dcc.messages import mark
-from dcc.naming import ARCHIVE_SUFFIXES, KNOWN_CENTRES, MANIFEST_FORMATS, Action, manifest_beside
+from dcc.naming import KNOWN_CENTRES, MANIFEST_ENDINGS, Action, is_archive, is_document
 from dcc.outcomes import Problem
 from dcc.runtime.clock import utc_today
 from dcc.runtime.processes import give_threads_their_own_memory
@@ -74,8 +74,7 @@ def check_paths(
     nothing at a path to check, and OSError if it cannot be read.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
-    setup = Setup.from_settings(settings, known)
-    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
+    checker = ArchiveChecker(Setup.from_settings(settings.model_copy(update={"min_free_bytes": 0}), known), schemas)
     all_converters()
     named = list(paths)
     files = [file for path in named for file in _files_at(path)]
@@ -143,18 +142,13 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_submission(name: str) -> bool:
-    return _is_archive(name) or name.endswith(".xml") or converter_for(name) is not None
-
-
-def _is_archive(name: str) -> bool:
-    """Whether a session takes a file of that name for an archive, if only to refuse its name."""
-    return name.lower().endswith(ARCHIVE_SUFFIXES)
+    return is_archive(name) or is_document(name) or converter_for(name) is not None
 
 
 def _lies_beside(name: str) -> bool:
     """Whether a file lies beside an archive and is checked with it: its checksum or manifest."""
-    besides = (sidecar(""), *(manifest_beside("", suffix) for suffix in MANIFEST_FORMATS))
-    return any(name.endswith(suffix) and name.removesuffix(suffix).endswith(ARCHIVE_SUFFIXES) for suffix in besides)
+    besides = (sidecar(""), *MANIFEST_ENDINGS)
+    return any(name.endswith(ending) and is_archive(name.removesuffix(ending)) for ending in besides)
 
 
 @dataclass
@@ -168,9 +162,9 @@ class _Check:
         return [self._file(path) for path in paths]
 
     def _file(self, path: Path) -> PathVerdict:
-        if path.suffix == ".xml":
+        if is_document(path.name):
             return self._document(path)
-        if _is_archive(path.name):
+        if is_archive(path.name):
             return self._archive(path)
         converter = converter_for(path.name)
         if converter is not None:

@@ -23,7 +23,7 @@ from dcc_assets.batches import BATCHES_JOB, workers_of
 from dcc_assets.runs import SESSION_TAG
 from dcc_dagster.instance import open_instance
 from dcc_dagster.run_processes import PROCESS_TAG
-from tests.cli.test_rules import RULE
+from tests.cli.test_replay import RULE
 from tests.replay.test_replay import proposed
 from tests.session.test_crash_recovery import fill
 from tests.session.test_session_data_faults import change

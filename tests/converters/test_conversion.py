@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from dcc.archives.extraction import ExtractedFile
-from dcc.archives.limits import ArchiveLimits
 from dcc.cli.demo.examples import example_submission
 from dcc.cli.demo.submissions import specimen_document
 from dcc.converters import conversion
@@ -23,13 +22,13 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import Origin, read_origin
 from dcc.errors import ConfigurationError, DiskFullError
 from dcc.messages import message
-from dcc.naming import DocumentKind, NamingConvention
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
+from dcc.naming import DocumentKind
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, UnopenedArchive
+from tests.archives.test_manifest import SETUP
 from tests.hostile.compounds import zipped
 
 SPECIMEN = DocumentKind.SPECIMEN
 ARCHIVE = "H.2013-10-31.3.impc.zip"
-SETUP = Setup(ArchiveLimits(10**8, 200, 100), NamingConvention(), {"H"}, None, 100, 4_000_000)
 CHECKER = ArchiveChecker(SETUP)
 DOCUMENT = specimen_document("H", mice=2)
 

@@ -35,7 +35,7 @@ from dcc.errors import (
     ManifestError,
     ReferenceDataError,
 )
-from dcc.naming import ARCHIVE_SUFFIXES, Action, DocumentKind, NamingConvention
+from dcc.naming import Action, DocumentKind, NamingConvention, is_archive
 from dcc.reference.loading import SETS, read_set
 from dcc.reference.snapshots import Provenance
 from dcc.sources.access import Credential, Endpoint
@@ -169,7 +169,7 @@ def _gathered(entries: list[Entry]) -> None:
     listing = action_listing("a source", Action.ADD, iter(entries), lambda link: Entry(link.name, EntryKind.FILE))
     for file in listing.zips:
         _legible(file.name, 1_100)
-        assert file.name.lower().endswith(ARCHIVE_SUFFIXES)
+        assert is_archive(file.name)
         assert b"/" not in raw(file.name)
         assert len(stored_name(file.name)) <= 128
     for name, reason in listing.ignored_examples:

@@ -29,7 +29,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.rechecks import recheck
 from dcc.settings import Settings
-from dcc.store.staging import Origin, Staging, remove_leftovers
+from dcc.store.staging import PartOrigin, Staging, remove_leftovers
 from dcc.tracker.models import XmlFile
 from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import set_source_state
@@ -404,7 +404,7 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(installation: I
     installation.with_settings(min_free_bytes=2**62).run_session()
     staging = Staging(installation.settings.staging_directory)
     staging.prepare(KEY)
-    staging.note_origin(KEY, Origin(folder.source_id, 10, 1))
+    staging.note_origin(KEY, PartOrigin(folder.source_id, 10, 1))
     staging.part(KEY).write_bytes(b"12345")
     kept, _ = review_staging(installation.tracker, at_once(installation))
     assert (kept.verdict, kept.reason) == (RetentionVerdict.KEEP, "its download goes on from there")

@@ -20,8 +20,8 @@ from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
 from dcc.phases import Phase, Status
 from dcc.qc.judging.waiver_store import add_waiver
-from dcc.replay import proposals
-from dcc.replay.proposals import ReplayProposal, replay
+from dcc.replay import replaying
+from dcc.replay.replaying import ReplayProposal, replay
 from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
 from dcc.session.data.rechecks import recheck
@@ -142,7 +142,7 @@ def test_a_process_that_replays_knows_what_errors_group_by() -> None:
 
 
 @pytest.mark.both_databases
-def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: DataInstallation) -> None:
+def test_archives_of_other_dates_and_centres_are_applied_and_not_reported(data: DataInstallation) -> None:
     """Nor are those named that nobody asked for; of the others, none is judged of which no copy is left."""
     data.put("add/H.2013-10-31.1.impc.zip", specimens())
     data.base.add_folder("J", "jax").put("add/J.2013-10-31.1.impc.zip", specimens(centre="J"))
@@ -263,7 +263,7 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
         assert asked.acquire(timeout=20)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(proposals, "processes_of", processes)
+    monkeypatch.setattr(replaying, "processes_of", processes)
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(run, data, ReplayProposal(), on_progress=interrupt)
         try:

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from dcc.errors import NotFoundError
-from dcc.replay import proposals
+from dcc.replay import replaying
 from dcc.replay.batches import prepare_replay_batch
-from dcc.replay.proposals import ReplayProposal, replay
+from dcc.replay.replaying import ReplayProposal, replay
 from dcc.replay.verdicts import Replay
 from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_session
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.objects import ObjectStore
-from tests.cli.test_rules import RULE
+from tests.cli.test_replay import RULE
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.prepared_installations import PreparedInstallations
@@ -127,7 +127,7 @@ def test_what_workers_cannot_do_the_replay_does(
     filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is lost or damaged in the store, or was left to a worker that was killed."""
-    monkeypatch.setattr(proposals, "MAX_ARCHIVES", 1)
+    monkeypatch.setattr(replaying, "MAX_ARCHIVES", 1)
     alone = run(filled, None, tmp_path)
 
     def damage(results: Exchange) -> None:

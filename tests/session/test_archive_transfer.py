@@ -15,7 +15,7 @@ from dcc.session.fetching.archive_transfer import DownloadSink, Transfer
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.store.staging import Origin, Staging
+from dcc.store.staging import PartOrigin, Staging
 from dcc.tracker.hostings.hosting import Hosting
 from tests.hostile.audited_session import peak_megabytes
 from tests.support.installations import md5
@@ -155,7 +155,7 @@ class TestResuming:
             try:
                 receive_from(broken, transfer_of(), staging)
             except TransferFailedError:
-                assert staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)) <= len(CONTENT)
+                assert staging.resumable(KEY, PartOrigin(1, len(CONTENT), MODIFIED)) <= len(CONTENT)
         received = receive_from(FakeConnection(block=block), transfer_of(), staging)
         assert received.path.read_bytes() == CONTENT
 

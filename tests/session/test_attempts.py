@@ -14,7 +14,7 @@ from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import attempt_sentence
 from dcc.runtime.clock import utc_now
 from dcc.session.leases import end_attempts
-from dcc.store.staging import Origin, Staging
+from dcc.store.staging import PartOrigin, Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload
@@ -142,7 +142,7 @@ class TestOnAWebServer:
         staging, key = Staging(installation.settings.staging_directory), key_of(KEY)
         staging.prepare(key)
         staging.part(key).write_bytes(GOOD)
-        staging.note_origin(key, Origin(hosted.source_id, len(GOOD), MODIFIED))
+        staging.note_origin(key, PartOrigin(hosted.source_id, len(GOOD), MODIFIED))
         once = installation.with_settings(downloads_per_source=1)
         assert {outcome.succeeded for outcome in once.run_session().zips.values()} == {True}
         assert len(conditions(web)) == 1

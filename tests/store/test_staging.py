@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from dcc.errors import BadFileNameError, DiskFullError, SizeMismatchError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
-from dcc.store.staging import Origin, Staging, remove_leftovers
+from dcc.store.staging import PartOrigin, Staging, remove_leftovers
 
 KEY = SubmissionKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 OTHER = SubmissionKey(Action.ADD, "H.2013-10-31.2.impc.zip")
-ORIGIN = Origin(source_id=3, size_bytes=10, modified=1_400_000_000)
+ORIGIN = PartOrigin(source_id=3, size_bytes=10, modified=1_400_000_000)
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -30,7 +30,7 @@ def staging(tmp_path: Path) -> Staging:
     return made
 
 
-def _half_received(staging: Staging, origin: Origin = ORIGIN, content: bytes = b"01234") -> None:
+def _half_received(staging: Staging, origin: PartOrigin = ORIGIN, content: bytes = b"01234") -> None:
     os.close(staging.begin_part(KEY))
     staging.note_origin(KEY, origin)
     staging.part(KEY).write_bytes(content)
@@ -72,8 +72,8 @@ def test_whatever_the_name_its_archive_lies_right_below_its_action(name: str) ->
 
 
 class TestParts:
-    @pytest.mark.parametrize("unknown", [Origin(3, None, None), Origin(3, 10, None), Origin(3, None, 1)])
-    def test_where_size_or_time_are_not_told_nothing_is_gone_on_with(self, unknown: Origin, staging: Staging) -> None:
+    @pytest.mark.parametrize("unknown", [PartOrigin(3, None, None), PartOrigin(3, 10, None), PartOrigin(3, None, 1)])
+    def test_without_size_or_time_nothing_is_gone_on_with(self, unknown: PartOrigin, staging: Staging) -> None:
         _half_received(staging, unknown)
         assert staging.resumable(KEY, unknown) == 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_result, printable
 from dcc.errors import ConfigurationError, DocumentError, EmptyArchiveError
 from dcc.messages import count_of
-from dcc.naming import ANY_CENTRE, ARCHIVE_SUFFIXES, manifest_beside
+from dcc.naming import ANY_CENTRE, is_archive, is_document, manifest_beside
 
 if TYPE_CHECKING:
     from dcc.documents.schema_set import SchemaSet
@@ -66,9 +65,9 @@ def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
     rows = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         place = legible(path.relative_to(folder).as_posix())
-        if path.suffix == ".xml" or converter_for(path.name):
+        if is_document(path.name) or converter_for(path.name):
             rows += _rows({place: path}, schemas)
-        elif path.name.lower().endswith(ARCHIVE_SUFFIXES):
+        elif is_archive(path.name):
             with suppress(EmptyArchiveError):
                 rows += _rows_inside(path, f"{place}/", schemas)
     if not rows:
@@ -80,8 +79,7 @@ def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str
     """The rows of what lies in an archive, whose place is `place`."""
     from dcc.session.prepare.archive_checks import ArchiveChecker, Setup
 
-    setup = Setup.from_settings(settings_from_environment(), ANY_CENTRE)
-    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
+    checker = ArchiveChecker(Setup.from_settings(settings_from_environment(min_free_bytes=0), ANY_CENTRE), schemas)
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         found = checker.extract(archive, Path(folder) / "contents")
         files = {document.place: document.path for document in found.documents} | {

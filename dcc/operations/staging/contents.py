@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dcc.errors import ConfigurationError
-from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS, Action
 from dcc.outcomes import SubmissionKey
 from dcc.session.batches.exchange import SESSION_SCRATCH, WORKER_SCRATCH
 from dcc.store.staging import CONTENTS, PART, PART_ORIGIN, REMOVED, UNPACKING, is_locked, remove_tree
@@ -70,8 +70,7 @@ class StagedEntry:
     def archive_name(self) -> str | None:
         """The name of its archive; None without one."""
         if self.kind is StagedKind.ARCHIVE:
-            endings = (manifest_beside("", suffix) for suffix in MANIFEST_FORMATS)
-            return self.name.removesuffix(next((each for each in endings if self.name.endswith(each)), ""))
+            return self.name.removesuffix(next((each for each in MANIFEST_ENDINGS if self.name.endswith(each)), ""))
         ending = _ENDINGS.get(self.kind)
         return None if ending is None else self.name.removesuffix(ending)
 

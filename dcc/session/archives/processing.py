@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from dcc.errors import InternalFaultError
 from dcc.messages import count_of, mark
@@ -56,7 +56,7 @@ from dcc.tracker.hostings.retries import (
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.staged_copies import StagedCopy, begin_from_staging, staged_copies
 from dcc.tracker.hostings.urgent_requests import take_urgent
-from dcc.tracker.models import Centre
+from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.reopened_by import CRAWL, session_name
@@ -355,4 +355,4 @@ def _sources_and_centres(
         address.id: replace(address, windows=None) if named or address.id in without_windows else address
         for address in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     }
-    return addresses, frozenset(connection.scalars(select(Centre.short_name)))
+    return addresses, frozenset(centre_ids(connection))

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS
 from dcc.outcomes import Problem
 from dcc.session.batches.exchange import unpack
 from dcc.sources.base import Validators
-from dcc.store.staging import PREPARED_FILE, Origin
+from dcc.store.staging import PREPARED_FILE, PartOrigin
 from dcc.tracker.problems import problem_columns, problem_of
 
 ARCHIVE: Final = "archive.zip"
@@ -40,7 +40,7 @@ class WorkerFindings:
     fingerprint of what the documents were checked by.
     """
 
-    copy: Origin
+    copy: PartOrigin
     published: str | None
     md5: str
     problems: Mapping[str, tuple[_ProblemRow, ...]] | None
@@ -60,10 +60,10 @@ def write_bundle(bundle: Path, archive: Path, contents: Path, findings: WorkerFi
         if findings.is_sent:
             tar.add(archive, ARCHIVE)
         tar.add(found_file, _FOUND)
-        for suffix in MANIFEST_FORMATS:
-            manifest = archive.with_name(manifest_beside(archive.name, suffix))
+        for ending in MANIFEST_ENDINGS:
+            manifest = archive.with_name(archive.name + ending)
             if manifest.exists():
-                tar.add(manifest, manifest_beside(ARCHIVE, suffix))
+                tar.add(manifest, ARCHIVE + ending)
         for part in sorted(contents.glob(f"{PREPARED_FILE}*")):
             tar.add(part, part.name)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading
 from dcc.errors import ChecksumMismatchError, FileMissingError, NotFoundError, SourceError
@@ -32,8 +32,7 @@ from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.store.staging import Staging, prepared_place
-from dcc.tracker.models import Centre
-from dcc.tracker.register.centres import imits_names
+from dcc.tracker.register.centres import centre_ids, imits_names
 from dcc.tracker.register.source_addresses import load_addresses
 
 log = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ def _source_and_centres(connection: Connection, batch: PlannedBatch) -> tuple[So
     addresses = load_addresses(connection, ids=[batch.source_id], only_crawlable=False)
     if not addresses:
         raise NotFoundError(f"The file source {batch.source_id} no longer exists. The session leaves it out.")
-    return addresses[0], frozenset(connection.scalars(select(Centre.short_name)))
+    return addresses[0], frozenset(centre_ids(connection))
 
 
 def _basis(connection: Connection, names: Mapping[str, str]) -> PreparationBasis:

@@ -18,11 +18,12 @@ from dcc.errors import (
     StoreUnreachableError,
     TransferFailedError,
 )
-from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
+from dcc.naming import MANIFEST_ENDINGS, Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
+from dcc.runtime.disk_space import disk_errors
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import (
@@ -41,7 +42,7 @@ from dcc.session.prepare.archive_checks import EarlierResults, Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
 from dcc.store.objects import ObjectStore
-from dcc.store.staging import Staging, disk_errors
+from dcc.store.staging import Staging
 from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedSubmission
 from dcc.tracker.hostings.hosting import EarlierCopy, Hosting
@@ -81,10 +82,10 @@ class WorkerConnection(BlockwiseConnection):
         """Nothing to close."""
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:  # noqa: ARG002
-        manifest = next((each for each in MANIFEST_FORMATS if name.endswith(manifest_beside("", each))), None)
-        if manifest is None and self._is_expected and not self._found.is_sent:
+        manifest = next((each for each in MANIFEST_ENDINGS if name.endswith(each)), "")
+        if not manifest and self._is_expected and not self._found.is_sent:
             raise NotModified
-        path = self._folder / (ARCHIVE if manifest is None else manifest_beside(ARCHIVE, manifest))
+        path = self._folder / (ARCHIVE + manifest)
         try:
             with path.open("rb") as file:
                 file.seek(offset)
@@ -93,7 +94,7 @@ class WorkerConnection(BlockwiseConnection):
                 while block := file.read(_BLOCK):
                     yield block
         except FileNotFoundError as error:
-            if manifest is not None:
+            if manifest:
                 raise FileMissingError(f"{name} is not there.", source=self._label) from error
             raise TransferFailedError(
                 f"{name} is lost on the disk of the session, which fetches it from its file source.", source=self._label

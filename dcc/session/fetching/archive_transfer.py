@@ -16,11 +16,11 @@ from dcc.messages import Message, mark
 from dcc.naming import manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
-from dcc.runtime.disk_space import write_all
+from dcc.runtime.disk_space import disk_errors, write_all
 from dcc.session.fetching.transfer_speed import SpeedLimits
 from dcc.sources.base import Block, Connection, NotModified, Validators
 from dcc.sources.remote_names import path_below
-from dcc.store.staging import Origin, Staging, disk_errors
+from dcc.store.staging import PartOrigin, Staging
 from dcc.tracker.hostings.hosting import CopyFault, EarlierCopy, Hosting
 
 _PROGRESS_SECONDS = 1.0
@@ -40,7 +40,7 @@ class DownloadSink:
         self,
         staging: Staging,
         key: SubmissionKey,
-        origin: Origin,
+        origin: PartOrigin,
         max_unsized: int,
         written: Callable[[int], object],
         on_bytes: Callable[[int], object],
@@ -168,9 +168,9 @@ class ReceivedArchive:
     validators: Validators | None = None
 
 
-def origin_of(hosting: Hosting) -> Origin:
+def origin_of(hosting: Hosting) -> PartOrigin:
     """The origin of a part that is received from there."""
-    return Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
+    return PartOrigin(hosting.source_id, hosting.size_bytes, hosting.modified)
 
 
 def receive(

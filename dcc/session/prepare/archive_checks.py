@@ -38,10 +38,11 @@ from dcc.messages import Message, mark
 from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
+from dcc.runtime.disk_space import disk_errors
 from dcc.runtime.installed_packages import CONVERTERS, added_entries
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
-from dcc.store.staging import PREPARED_FILE, disk_errors
+from dcc.store.staging import PREPARED_FILE
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -314,7 +315,7 @@ def count_file(place: str, path: Path, schemas: SchemaSet) -> Counts:
     Raises ConfigurationError for what is none, and DocumentError.
     """
     name = place.rpartition("/")[2]
-    converter = None if name.endswith(".xml") else converter_for(name)
+    converter = converter_for(name)
     if converter is None:
         kind = schemas.kind_of_file(path)
         if kind is None:
@@ -324,14 +325,11 @@ def count_file(place: str, path: Path, schemas: SchemaSet) -> Counts:
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         for kind in kinds_of(converter, name):
             target, file = Path(folder) / kind, SubmittedFile(name, path, "any")
-            problems = convert_file(converter, file, kind, target, _MAX_BYTES, 1)[2]
+            problems = convert_file(converter, file, kind, target, 2**40, 1)[2]
             if problems:
                 raise ConversionError(problems[0].message)
             counted.append(count_entities(target, kind))
     return _sum(counted)
-
-
-_MAX_BYTES = 2**40
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:

@@ -33,13 +33,13 @@ from dcc.rules.checking import ABOUT_SPECIMENS, all_rules, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import packed
 from dcc.runtime.checksums import md5_of
-from dcc.runtime.disk_space import is_full
+from dcc.runtime.disk_space import disk_errors, is_full
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import added_entries
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.runtime.worker_processes import portable
-from dcc.store.staging import disk_errors, document_lost
+from dcc.store.staging import document_lost
 
 if TYPE_CHECKING:
     from dcc.session.prepare.archive_checks import CheckedArchive

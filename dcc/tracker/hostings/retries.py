@@ -36,6 +36,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.reopened_by import CRAWL, RETRY_POLICY, person_name
 from dcc.tracker.states import CANCELLED, NOT_ARRIVED, NOT_EXTRACTED, REFUSED, REFUSED_BY_NAME
@@ -226,7 +227,7 @@ def with_registered_names(
     refused = connection.execute(_REFUSED_FOR_CENTRE.where(named_after(centres))).all()
     if not refused:
         return []
-    registered = set(connection.scalars(select(Centre.short_name)))
+    registered = centre_ids(connection)
     found = {row.id for row in refused if _centre_of(row) in registered}
     found -= withdrawn_submissions(connection, found) | changed_where_fetched(connection, found)
     return [plan.za_id for plan in load_plans(connection, sources, sorted(found))]

@@ -36,7 +36,7 @@ from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
 from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_workers, processes_of
 from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
-from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
+from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, find_archives, grouped
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.runtime.clock import utc_today
 from dcc.session.batches.exchange import Workers
@@ -46,7 +46,7 @@ from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
-from dcc.tracker.register.centres import imits_names, load_delegations
+from dcc.tracker.register.centres import centre_ids, imits_names, load_delegations
 from dcc.tracker.states import UPLOADED, VALID
 
 _AHEAD: Final = 3
@@ -87,7 +87,7 @@ def replay(
 ) -> Replay:
     """Judge stored archives of `centres` (by default all) dated from `since` on by a proposal, beside the present.
 
-    Earlier archives that may have their specimens are judged too, and not reported. `workers` prepare archives, if
+    Other archives that may have their specimens are applied too, and not reported. `workers` prepare archives, if
     there are any; DCC_WORKERS processes of this machine do the rest. `on_progress` is called with the numbers of
     prepared archives, and of all. Raises ConfigurationError for a proposal that cannot be used, ReferenceDataError and
     ReferenceUnreachableError for its reference data, DiskFullError, and the `unreachable` error of either database.
@@ -126,7 +126,7 @@ def _proposed(settings: Settings, proposal: ReplayProposal) -> Settings:
 
 
 def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayProposal, root: Path) -> Replayer:
-    known = run_reading(tracker, centres_known)
+    known = run_reading(tracker, centre_ids)
     delegations = run_reading(tracker, load_delegations)
     today = utc_today()
     names = run_reading(tracker, imits_names)
@@ -174,13 +174,10 @@ class _Work:
         def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]:
             if results is not None and (opened := results.take(number)) is not None:
                 return part, _ready(opened)
-            paths = [stored.fetch(archive) for archive in part]
-            given = [
-                ArchiveToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path
-            ]
-            fetched = [one for one, path in zip(part, paths, strict=True) if path is not None]
+            found = [(one, path) for one in part if (path := stored.fetch(one)) is not None]
+            given = [ArchiveToOpen(one.key, one.centre, path, one.md5) for one, path in found]
             named = ", ".join(str(one.key) for one in given)
-            return fetched, self._run("prepare", named, given) if given else _ready([])
+            return [one for one, _ in found], self._run("prepare", named, given) if given else _ready([])
 
         def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]]) -> None:
             fetched, opened = begun.result()
@@ -204,7 +201,7 @@ class _Work:
                 raise
 
     def judge(self) -> None:
-        """Apply and judge all documents, those of centres that share data together."""
+        """Apply all documents, those of centres that share data together, and judge those that are reported."""
         pairs = [
             (archive.centre or "", centre)
             for archive in self._archives
@@ -222,13 +219,16 @@ class _Work:
                 elif (to_judge := _to_judge(archive, one, len(keys) + 1)) is not None:
                     keys[to_judge.document.xml_id] = key
                     groups[group_of(archive.centre or "")].append(to_judge)
+        selected = {one.key for one in self._archives if one.is_selected}
         groups_applied = [self._run("apply", f"the documents of {name}", some) for name, some in groups.items()]
         found: list[Any] = []
         for future in groups_applied:
             place, standing, verdicts = future.result()
             self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in verdicts.items()}
-            for start in range(0, len(standing), _TOGETHER):
-                found.append(self._run("judge", f"{place.name}", place, standing[start : start + _TOGETHER]))
+            # What is not reported need not be judged: that changes nothing for others.
+            reported = [one for one in standing if one.document.key in selected]
+            for start in range(0, len(reported), _TOGETHER):
+                found.append(self._run("judge", f"{place.name}", place, reported[start : start + _TOGETHER]))
         for future in found:
             self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in future.result().items()}
 
@@ -242,9 +242,10 @@ class _Work:
         selected = [one for one in self._archives if one.is_selected and one.key in self._opened]
         for archive in selected:
             present = archive.present()
-            waiting = sum(one.outcome is None for one in present.values())
-            unjudged += waiting
-            documents[archive.centre or ""] += len(present) - waiting - ("" in present and not waiting)
+            judged = [name for name, one in present.items() if one.outcome is not None]
+            unjudged += len(present) - len(judged)
+            # An archive that was not opened has its verdict under the empty name.
+            documents[archive.centre or ""] += sum(name != "" for name in judged)
             changes += compare(archive.key, archive.centre, present, after[archive.key])
         keys = {one.key for one in selected}
         verdicts = {key: one for key, one in self._verdicts.items() if key.archive in keys}
