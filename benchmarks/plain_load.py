@@ -87,7 +87,7 @@ class OnSqlite:
     def script(self, rows: FinishedRows) -> str:
         """The load as a script of SQLite's command line."""
         loads = [f".import --csv {rows.folder / table}.csv {_quoted(table)}" for table in rows.counts]
-        return "\n".join([".bail on", "PRAGMA synchronous = NORMAL;", "BEGIN;", *loads, "COMMIT;", ""])
+        return "\n".join([".bail on", "PRAGMA synchronous = FULL;", "BEGIN;", *loads, "COMMIT;", ""])
 
     @contextmanager
     def empty(self, rows: FinishedRows) -> Iterator[Empty]:

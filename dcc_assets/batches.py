@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
@@ -80,7 +81,11 @@ def prepare_batch(
     settings, name = load_settings(), str(context.get_mapping_key())
     if settings.executor is not ExecutorKind.CELERY:
         # Celery's workers have a log already.
-        start_logging(plan_from_environment())
+        try:
+            start_logging(plan_from_environment())
+        except ConfigurationError as error:
+            # The file of DCC_LOG_FILE may be one of the session's machine.
+            context.log.warning(str(error))
     try:
         if is_replay(config.work):
             done = prepare_replay_batch(settings, config.work, name)

@@ -248,8 +248,11 @@ class _Extraction:
                     "the same name."
                 )
                 raise EmptyArchiveError(text, archive=self.label)
-            text, nothing = mark("holds {nothing} (other entries: {number})"), message(_NO_DOCUMENT)
-            raise bad_archive(EmptyArchiveError, self.label, text, nothing=nothing, number=self.left_aside)
+            text = mark(
+                "holds no .xml document and no table, such as specimens.csv or experiments.csv (other entries: "
+                "{number})"
+            )
+            raise bad_archive(EmptyArchiveError, self.label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
             more = message(mark("further entries: {number}"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))

@@ -99,7 +99,7 @@ class SessionSettings(SettingsGroup):
     key_passphrase: SecretStr | None = None
     """Passphrase of SSH keys."""
     tls_ca_file: AbsolutePath | None = None
-    """Certificate authorities for TLS, in PEM; else the system's."""
+    """Certificate authorities for ftps, https, S3 and e-mail, in PEM; else the system's."""
 
     max_archive_bytes: int = Field(default=100 * 1024 * MEGABYTE, gt=0)
     """Bytes that one archive may unpack to."""

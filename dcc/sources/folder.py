@@ -125,13 +125,17 @@ class LocalConnection(PlatformConnection):
 
     def _opened(self, path: Path) -> FileIO:
         """A regular file inside the base path; anything else counts as missing."""
-        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        # What is open is looked at: a link or a pipe may take the place of a file at any time.
-        is_inside = self._inside(Path(f"/proc/self/fd/{file.fileno()}"))
-        if not is_inside or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.close()
-            raise FileNotFoundError(str(path))
-        return file
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            # What is open is looked at: a link, a pipe or a folder may take the place of a file at any time.
+            is_inside = self._inside(Path(f"/proc/self/fd/{descriptor}"))
+            if not is_inside or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise FileNotFoundError(str(path))
+            # That of a folder would fail, and leave it open.
+            return FileIO(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
         of_file = NotADirectoryError if failed is TransferFailedError else FileNotFoundError

@@ -247,7 +247,7 @@ def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInst
     """(qc, done) when all contexts are, and back when one is opened; a session settles what nobody told."""
     data.run(ZIP, specimens(), experiments())
     settle(data)
-    assert data.states() == {ZIP: "qc pending"}
+    assert (data.states(), data.set_back()) == ({ZIP: "qc pending"}, [])
     set_contexts(data.qc, ContextState.QC_DONE)
     settle(data)
     assert data.states() == {ZIP: "qc done"}

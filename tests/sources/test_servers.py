@@ -152,7 +152,9 @@ def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, sourc
             connection.list_action(Action.EDIT)
 
 
-@pytest.mark.parametrize("put", [lambda path: path.symlink_to("/etc/passwd"), os.mkfifo], ids=["link", "pipe"])
+@pytest.mark.parametrize(
+    "put", [lambda path: path.symlink_to("/etc/passwd"), os.mkfifo, Path.mkdir], ids=["link", "pipe", "folder"]
+)
 def test_what_takes_the_place_of_a_file_as_it_is_opened_is_not_read(
     local_folder: Share,
     source_settings: Settings,

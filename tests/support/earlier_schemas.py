@@ -98,8 +98,10 @@ def undo(connection: Connection, database: Database, revision: str) -> None:
         connection.exec_driver_sql(f"CREATE TABLE overview_strain ({strain})")
         if connection.dialect.name != "sqlite":
             connection.exec_driver_sql("CREATE UNIQUE INDEX uq_document_tracker_id ON document (tracker_id)")
+    # SQLite drops no column that a view names.
+    former = "is_valid AS former FROM specimen" if database is QC_DATABASE and revision < "0002" else "1 AS former"
     for name in views:
-        connection.exec_driver_sql(f"CREATE VIEW {name} AS SELECT 1 AS former")
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS SELECT {former}")
     record_revision(connection, revision)
 
 

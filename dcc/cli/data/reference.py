@@ -85,9 +85,9 @@ def list_sets() -> None:
 def refresh(names: tuple[str, ...], force: bool) -> None:
     """Read reference data again from their sources.
 
-    The sets NAME, or all of them. If a set cannot be read, the one before stays in use, and the others are read
-    anyway. Servers send only what has changed. The next session judges documents with findings by the old data again;
-    `dcc data recheck` adds others.
+    The sets NAME, such as impress or colonies, or all of them. If a set cannot be read, the one before stays in use,
+    and the others are read anyway. Servers send only what has changed. The next session judges documents with findings
+    by the old data again; `dcc data recheck` adds others.
 
     \b
     JSON: a list of {"name", "outcome" (new, unchanged, failed), "rows", "added", "removed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -11,6 +11,7 @@ from dcc.cli.shell.context import json_option, open_tracker, options, settings_f
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import byte_size, echo_json, echo_list, printable, wants_json, warn
 from dcc.messages import count_of
+from dcc.phases import KeptPhase
 from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from dcc.phases import Phase, Status
 
 _SHOWN = 20
-_PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
 
 
 @click.group(cls=CommandGroup)
@@ -52,7 +52,7 @@ _policy_options = options(
     click.option(
         "--phase",
         "staging_keep_phase",
-        type=click.Choice(_PHASES),
+        type=click.Choice(get_args(KeptPhase)),
         help="Phase whose end makes it through. [DCC_STAGING_KEEP_PHASE]",
     ),
 )

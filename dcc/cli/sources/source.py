@@ -28,7 +28,7 @@ from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_list, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
 from dcc.sources.protocols import traits_of
@@ -93,13 +93,12 @@ def _require_lists_folders(protocol: str, extent: Extent) -> None:
 
 def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
     """The address of a registered source, whatever its state. Raises NotFoundError."""
-    from dcc.tracker.register.source_addresses import load_addresses
+    from dcc.tracker.register.source_addresses import load_addresses, require_source
 
     with tracker.connect() as connection:
-        found = load_addresses(connection, ids=[source_id], only_crawlable=False)
-    if not found:
-        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
-    return found[0]
+        require_source(connection, source_id)
+        (found,) = load_addresses(connection, ids=[source_id], only_crawlable=False)
+    return found
 
 
 def listing_extent(

@@ -2,8 +2,8 @@
 
 After a failed attempt comes the next source in order of preference, then further rounds after a delay; only the last
 attempt decides the submission's state. An archive that is damaged, or lacks the MD5 that its centre published, is tried
-at its other sources, and at the first one only after it has changed there. The centre is to blame if two sources
-delivered the same, or no source has another copy.
+at its other sources, and at the first one only after it has changed there. The centre is to blame if its own source
+and another one delivered the same, or no source has another copy.
 """
 
 from __future__ import annotations

@@ -59,12 +59,13 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
 
     Raises NotFoundError, and ConfigurationError for a reason that is blank or too long.
     """
+    reason = pause and require_text("reason", pause.reason.strip(), FileSource.pause_reason)
     require_source(connection, source_id)
     values = {
         "paused": pause and pause.since,
         "paused_until": pause and pause.until,
         "paused_by": pause and pause.by,
-        "pause_reason": pause and require_text("reason", pause.reason.strip(), FileSource.pause_reason),
+        "pause_reason": reason,
         # Also if nothing else changes, because failures before it do not count.
         "last_update": func.current_timestamp(),
     }
