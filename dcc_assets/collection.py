@@ -34,13 +34,14 @@ FILE_SOURCE_SPEC: Final = graph.asset(
     {"sftp", "ftp"},
     graph.FILE_SOURCE_PARTITIONS,
 )
+_SUFFIXES: Final = ", ".join(f"`{suffix}`" for suffix in ARCHIVE_SUFFIXES[1:])
 ARCHIVE_SPECS: Final = (
     graph.asset(
         graph.ZIP_ACTIONS,
         GROUP,
         "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
         "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
-        f"not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` (or {', '.join(ARCHIVE_SUFFIXES[1:])}) fails the "
+        f"not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` (or {_SUFFIXES}) fails the "
         "check *zip_name* and goes no further.\n\n"
         "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
         "a later submission without a result has passed.",

@@ -11,14 +11,13 @@ from dcc.cli.shell.context import json_option, open_tracker, options, settings_f
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import byte_size, echo_json, echo_list, printable, wants_json, warn
 from dcc.messages import count_of
-from dcc.phases import KeptPhase
+from dcc.phases import KeptPhase, Phase, Status
 from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dcc.operations.staging.cleanup import RetentionDecision
-    from dcc.phases import Phase, Status
 
 _SHOWN = 20
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from dcc.outcomes import SubmissionKey
 from dcc.reports.causes.cause import Cause, Facts, count_causes
@@ -18,8 +18,9 @@ from dcc.reports.causes.scopes import Scope
 from dcc.settings import Settings
 from dcc.tracker.crawls import SessionEntry, require_session
 from dcc.tracker.decisions import acknowledged_keys
-from dcc.tracker.models import Centre, XmlLog, ZipActionLog, ZipLog
+from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from dcc.tracker.queries.session_submissions import session_submissions
+from dcc.tracker.register.centres import centre_ids
 
 Subject: TypeAlias = SubmissionKey | str | int
 """A submission, a centre by its code, or a session by its number."""
@@ -57,7 +58,7 @@ def find_causes(
     """
     about = require_session(tracker, subject) if isinstance(subject, int) else subject
     scope = _scope(tracker, about) if only is None else Scope(zips=list(only))
-    scope = replace(scope, codes=tracker.scalars(select(Centre.short_name)).all())
+    scope = replace(scope, codes=list(centre_ids(tracker)))
     of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
     of_data = [] if qc is None else [DataFacts(qc, scope)]
     origins: list[Facts] = [*of_logs, *of_data, crawl_facts(tracker, about)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypedDict, Unpack
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
@@ -35,14 +35,14 @@ from dcc.tracker.hostings.download_plan import StagedSubmission
 from dcc.tracker.hostings.hosting import EarlierCopy, Hosting
 from dcc.tracker.hostings.staged_copies import begin_from_staging
 from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
-from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog
+from dcc.tracker.models import FileSourceHasZip, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, StateReport, Subject
+from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
 
 _LARGEST_COUNT: Final = 255
-_CENTRES: Final = select(Centre.id, Centre.short_name)
 _COUNT_RETRY: Final = (
     update(FileSourceHasZip)
     .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _LARGEST_COUNT)
@@ -180,7 +180,7 @@ class UnwrittenResults:
             for document in submission.documents
             if document.row_id is None
         ]
-        centres = {name: number for number, name in connection.execute(_CENTRES)} if new else {}
+        centres = centre_ids(connection) if new else {}
         ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
         known = list(self.checked.items())
         progress.report(
