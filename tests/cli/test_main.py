@@ -30,6 +30,13 @@ from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
+COMMANDS = (
+    "init centre source crawl ui status zips show archive retry hold release cancel acknowledge session sessions "
+    "report notify data qc rules reference "
+    "validate replay explain example manifest demo completion settings doctor upgrade daemon metrics staging backup "
+    "restore migrate-storage instance"
+)
+"""In the order of their use."""
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -44,6 +51,16 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
 
 ALL = dict(commands(command))
 LEAVES = [path for path, found in ALL.items() if not isinstance(found, click.Group)]
+
+
+def test_the_commands_are_these() -> None:
+    def below(*group: str) -> str:
+        return " ".join(path[-1] for path in ALL if path[:-1] == group)
+
+    assert below() == COMMANDS, "Say a new command in COMMANDS, where people need it."
+    assert below("centre") == "add list change activate deactivate delegate delegations"
+    assert below("source") == "add test list set-state change remove pause resume why missing"
+    assert ("instance", "rebuild") in ALL
 
 
 def test_every_command_says_what_it_does_and_how_it_ends() -> None:
