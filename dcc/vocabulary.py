@@ -1,4 +1,4 @@
-"""The words that columns of the QC database hold where only a few are possible."""
+"""The words that columns of both databases hold where only a few are possible."""
 
 from __future__ import annotations
 
@@ -134,3 +134,31 @@ class ContextEvent(StrEnum):
     REOPENED = "reopened"
     ISSUE_RAISED = "issueraised"
     ISSUE_RESOLVED = "issueresolved"
+
+
+class DeltaStrategy(StrEnum):
+    """Which differences between two listings of a source are recorded.
+
+    New archives are always fetched. `disabled`: known archives are not compared, so that none is recorded as changed or
+    gone. `initial`: their listing is recorded, not compared. `additive`: both. `full`: additionally, the withdrawal of
+    archives that are gone is proposed to a person.
+    """
+
+    DISABLED = "disabled"
+    INITIAL = "initial"
+    ADDITIVE = "additive"
+    FULL = "full"
+
+    @property
+    def compares(self) -> bool:
+        """Whether changed and missing archives are recorded."""
+        return self in (DeltaStrategy.ADDITIVE, DeltaStrategy.FULL)
+
+
+class WithdrawalProposalState(StrEnum):
+    """The state of a proposal. `came_back`: a source lists the archive again."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    TURNED_DOWN = "turned_down"
+    CAME_BACK = "came_back"

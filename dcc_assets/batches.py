@@ -23,7 +23,7 @@ from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent
 from dcc.session.batches.exchange import Exchange, Workers, is_replay
-from dcc.settings import Settings, load_settings
+from dcc.settings import Settings, load_settings, variable_of
 from dcc.settings.notifications import NotificationSettings
 from dcc.settings.workers import ExecutorKind
 from dcc_assets.runs import SESSION_TAG
@@ -36,10 +36,8 @@ log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
 _RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
-_AT_ONCE: Final = ("workers", "k8s_jobs")
-"""The settings that go to workers with each run."""
-_NOT_OF_WORKERS: Final = frozenset({"until", *_AT_ONCE, *NotificationSettings.model_fields})
-"""The settings that make no difference to workers, with those."""
+_WITH_RUN: Final = ("until", "workers", "k8s_jobs")
+"""The settings that each run is given; workers have all others by themselves, and must agree on those of their work."""
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
 
@@ -142,8 +140,8 @@ class DagsterWorkers:
 
     def run(self, results: Exchange, names: Sequence[str], check: Callable[[], object]) -> None:
         """Have batches prepared in a run; returns when it ends, or when workers make no progress for too long."""
-        at_once = {f"DCC_{name.upper()}": f"{getattr(self.settings, name)}" for name in _AT_ONCE}
-        environment = os.environ | dagster_environment(self.settings) | at_once
+        given = {variable_of(name): f"{getattr(self.settings, name)}" for name in _WITH_RUN}
+        environment = os.environ | dagster_environment(self.settings) | given
         if self.settings.broker is not None:
             environment[BROKER] = broker_of(self.settings)
         command = [sys.executable, "-c", _RUN, results.work, *names]
@@ -183,7 +181,8 @@ def workers_of(settings: Settings) -> Workers | None:
     require_executor(settings)
     if settings.executor is ExecutorKind.IN_PROCESS:
         return None
-    if others := [name for name in settings.differences(load_settings()) if name not in _NOT_OF_WORKERS]:
+    of_session = {*_WITH_RUN, *NotificationSettings.model_fields}
+    if others := [name for name in settings.differences(load_settings()) if name not in of_session]:
         log.warning("Workers do not have this run's %s: it prepares archives by itself", ", ".join(others))
         return None
     return DagsterWorkers(settings)

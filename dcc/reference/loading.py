@@ -23,7 +23,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,8 @@ from dcc.reference.impress_api import impress_from_answers
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, Snapshot, StatusCodes, Strains
 
 MGI_REPORT_SUFFIX = ".rpt"
-_CARRIED = ("strain_id", "gene_id", "gene_symbol", "allele_id", "allele_symbol")
+_OPTIONAL = tuple(each.name for each in fields(Colony) if each.default is None)
+"""The optional columns of colonies that have texts."""
 _MGI_COLUMNS = "strain_id\tname\ttype\n"
 
 
@@ -82,7 +83,7 @@ def _colonies(content: bytes, provenance: Provenance) -> Colonies:
             row.needed("production_centre"),
             row.needed("status"),
             created_on,
-            *(row.cells.get(column, "").strip() or None for column in _CARRIED),
+            **{column: row.cells.get(column, "").strip() or None for column in _OPTIONAL},
         )
         productions.setdefault(colony.colony_id, []).append(colony)
     return Colonies(provenance, {colony_id: tuple(found) for colony_id, found in productions.items()})

@@ -13,7 +13,7 @@ from dcc.rules.checking import all_rules
 from dcc.rules.elements import BlockEnd
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
 from dcc.rules.registry import catalogue_place, kinds_of
-from dcc.rules.upload import DUPLICATE, LATE, OWNERSHIP, PLATFORM_RULES, SPECIMEN_EXISTS, RuleEntry
+from dcc.rules.upload import DUPLICATE, HAS_EXPERIMENTS, LATE, OWNERSHIP, PLATFORM_RULES, SPECIMEN_EXISTS, RuleEntry
 from dcc.runtime.installed_packages import package_of
 
 OF_THE_CHECK: Final = frozenset({REFERENCE_RULE, MORE_RULE})
@@ -24,7 +24,7 @@ UNWAIVABLE: Final = OF_THE_CHECK | {OWNERSHIP}
 
 WITHOUT_PROCEDURE: Final = frozenset(
     {rule for rule in all_rules() if kinds_of(rule) <= {Block, BlockEnd, Specimen}}
-    | {SPECIMEN_EXISTS, "Q4", LATE, DUPLICATE}
+    | {SPECIMEN_EXISTS, HAS_EXPERIMENTS, LATE, DUPLICATE}
 )
 """Rules whose findings are of no procedure: those of animals, of whole documents and of centre elements in them."""
 

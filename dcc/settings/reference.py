@@ -104,5 +104,6 @@ class ReferenceSettings(SettingsGroup):
     @property
     def reference_sources(self) -> Mapping[str, str | None]:
         """Where each set of reference data is read from, by its name; None for what comes with the platform."""
-        sources = [name for name in ReferenceSettings.model_fields if name != "reference_max_age_days"]
+        fields = ReferenceSettings.model_fields.items()
+        sources = [name for name, field in fields if field.annotation == ReferenceSource | None]
         return {name.removeprefix("reference_"): getattr(self, name) for name in sources}

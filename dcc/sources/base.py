@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from types import TracebackType
@@ -27,28 +26,10 @@ from dcc.sources.crawl_policy import Windows
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc.sources.protocols import ProtocolTraits, traits_of
 from dcc.sources.remote_names import path_below
+from dcc.vocabulary import DeltaStrategy
 
 Block: TypeAlias = bytes | bytearray | memoryview
 """Bytes of a file, valid only until the call that receives them returns: the memory may be reused then."""
-
-
-class DeltaStrategy(StrEnum):
-    """Which differences between two listings of a source are recorded.
-
-    New archives are always fetched. `disabled`: known archives are not compared, so that none is recorded as changed or
-    gone. `initial`: their listing is recorded, not compared. `additive`: both. `full`: additionally, the withdrawal of
-    archives that are gone is proposed to a person.
-    """
-
-    DISABLED = "disabled"
-    INITIAL = "initial"
-    ADDITIVE = "additive"
-    FULL = "full"
-
-    @property
-    def compares(self) -> bool:
-        """Whether changed and missing archives are recorded."""
-        return self in (DeltaStrategy.ADDITIVE, DeltaStrategy.FULL)
 
 
 LONGEST_FOLDER: Final = 1_000

@@ -22,7 +22,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
+from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.models import CONTEXT, HISTORY
@@ -59,7 +59,7 @@ class ChangeWatermark:
     is_open: bool = False
     contexts: int = 0
     known: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Of an open second, the submissions by the states in which they were shown, `<phase>/<status>`."""
+    """Of an open second, the submissions by the texts of the states in which they were shown."""
 
     def or_later(self, other: ChangeWatermark) -> ChangeWatermark:
         """The later of two watermarks; of the same second, the closed one."""
@@ -272,9 +272,9 @@ def _submissions_since(
         query = query.where(only)
     known = {(state, number) for state, numbers in watermark.known.items() for number in numbers}
     return {
-        SubmissionKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
+        SubmissionKey(ACTIONS_BY_ID[todo], name): STATES[phase, status]
         for number, todo, name, phase, status, changed in tracker.execute(query)
-        if changed != since or (f"{phase}/{status}", number) not in known
+        if changed != since or (str(STATES[phase, status]), number) not in known
     }
 
 
@@ -301,5 +301,5 @@ def _states_at(tracker: Connection, second: datetime) -> dict[str, list[int]]:
     rows = tracker.execute(query.limit(_MAX_KNOWN + 1)).all()
     states: dict[str, list[int]] = defaultdict(list)
     for number, phase, status in rows[: _MAX_KNOWN if len(rows) <= _MAX_KNOWN else 0]:
-        states[f"{phase}/{status}"].append(number)
+        states[str(STATES[phase, status])].append(number)
     return dict(states)

@@ -13,7 +13,7 @@ from dagster import DagsterInstance
 from sqlalchemy import Connection, Engine
 
 from dcc.operations.consistency.check import check_at_rest
-from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES, Inconsistency
+from dcc.operations.consistency.inconsistency import Inconsistency, Wrong, consistency_rule
 from dcc.settings import Settings
 from dcc_assets.graph import CENTRE_PARTITIONS, FILE_SOURCE_PARTITIONS, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.centres import centre_reports
@@ -25,11 +25,6 @@ from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import PartitionReport, failing_partitions
 from dcc_resources.databases import qc_if_made
 
-CONSISTENCY_RULES.update(
-    C20="Dagster knows the partitions of all file sources, submissions and centres with data.",
-    C21="Dagster shows what submissions and centres have reached.",
-    C22="Dagster's checks fail for what is wrong, and for nothing else.",
-)
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 
 
@@ -84,20 +79,33 @@ class _ShownEvents:
 
     def missing(self, partition_set: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
         """Differences between the reports and the instance; their partitions are of this set."""
-        known = self._known(str(partition_set))
         for report in reports:
-            name = report.partition
-            if (partition_set, name) in self._changed:
-                continue
-            if name not in known:
-                known.add(name)
-                yield Inconsistency("C20", name, f"It is no partition of {partition_set} in Dagster. {_SHOW}")
-            for materialised in report.materialised:
-                if name not in self._partitions_of(materialised.asset):
-                    asset = materialised.asset.to_user_string()
-                    yield Inconsistency("C21", name, f"Dagster does not show that it has come to {asset}. {_SHOW}")
-            for verdict in report.verdicts:
-                fails = (verdict.check, name) in self._failing(verdict.check)
-                if fails is verdict.passed:
-                    verb = "shows a failure of" if fails else "shows no failure of"
-                    yield Inconsistency("C22", name, f"Dagster {verb} {verdict.check.to_user_string()}. {_SHOW}")
+            if (partition_set, report.partition) not in self._changed:
+                yield from self._partitions(str(partition_set), report)
+                yield from self._materialisations(report)
+                yield from self._verdicts(report)
+
+    @consistency_rule("C20")
+    def _partitions(self, partition_set: str, report: PartitionReport) -> Wrong:
+        """Dagster knows the partitions of all file sources, submissions and centres with data."""
+        known = self._known(partition_set)
+        if report.partition not in known:
+            known.add(report.partition)
+            yield report.partition, f"It is no partition of {partition_set} in Dagster. {_SHOW}"
+
+    @consistency_rule("C21")
+    def _materialisations(self, report: PartitionReport) -> Wrong:
+        """Dagster shows what submissions and centres have reached."""
+        for materialised in report.materialised:
+            if report.partition not in self._partitions_of(materialised.asset):
+                asset = materialised.asset.to_user_string()
+                yield report.partition, f"Dagster does not show that it has come to {asset}. {_SHOW}"
+
+    @consistency_rule("C22")
+    def _verdicts(self, report: PartitionReport) -> Wrong:
+        """Dagster's checks fail for what is wrong, and for nothing else."""
+        for verdict in report.verdicts:
+            fails = (verdict.check, report.partition) in self._failing(verdict.check)
+            if fails is verdict.passed:
+                verb = "shows a failure of" if fails else "shows no failure of"
+                yield report.partition, f"Dagster {verb} {verdict.check.to_user_string()}. {_SHOW}"

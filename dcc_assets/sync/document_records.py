@@ -24,7 +24,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
 from dcc.qc.judging.finding_reports import SEVERITY_RANK
-from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
+from dcc.qc.models import COUNTED, DOCUMENT, FINDING, SNAPSHOT
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
@@ -217,13 +217,12 @@ def _document(row: Row[Any], facts: _Facts) -> DocumentData:
     )
     if stored is None:
         return data
-    names = ("specimens", "experiments", "lines", "housings", "measurements")
     return replace(
         data,
         document_id=stored.id,
         late=stored.late,
         held=stored.state == DocumentState.HELD.value and data.phase is Phase.UPLOAD,
-        said={name: getattr(stored, name) for name in names if getattr(stored, name)},
+        said={name: getattr(stored, name) for name in COUNTED if getattr(stored, name)},
         findings=tuple(facts.findings.get(row.id, ())),
         finding_counts=dict(facts.counts.get(row.id, {})),
     )

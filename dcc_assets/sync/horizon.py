@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
 from dagster import DagsterInstance
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_, select, true, type_coerce
 
 from dcc.databases.columns import UtcDateTime
@@ -35,16 +35,6 @@ _CURSOR_KEY: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500
 _SLACK: Final = 10
 """A tenth more than asked for may stay, so that not every session archives a few."""
-_ASSETS: Final = [
-    graph.ZIP_ACTIONS,
-    graph.ZIP_DOWNLOADS,
-    graph.XML_DOCUMENTS,
-    graph.VALIDATED_DOCUMENTS,
-    graph.UPLOADED_DATA,
-    graph.DATA_INTEGRITY,
-    graph.QC,
-    graph.SUBMISSION_REPORTS,
-]
 _FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 
@@ -64,16 +54,21 @@ class Moment:
         return or_(changed < when, and_(changed == when, ZipAction.id < self.zip_action))
 
 
+def _phase_of(stored: object) -> object:
+    """A phase by its name. Earlier versions stored its number."""
+    return Phase[stored.upper()] if isinstance(stored, str) else stored
+
+
 @dataclass(frozen=True, slots=True)
 class Horizon:
     """Finished submissions that changed before it are archived: successful ones, and failed ones.
 
-    `until` is the id of the last phase of sessions.
+    `until` is the last phase of sessions.
     """
 
     finished: Moment = Moment()
     failed: Moment = Moment()
-    until: int = int(Phase.QC)
+    until: Annotated[Phase, BeforeValidator(_phase_of), PlainSerializer(lambda phase: phase.short_name)] = Phase.QC
 
     def shows(self) -> ColumnElement[bool]:
         """Selects the shown submissions."""
@@ -128,7 +123,7 @@ def archive_older(
         removed += remove_partitions(
             instance.event_log_storage,
             str(graph.ZIP_ACTION_PARTITIONS.name),
-            _ASSETS,
+            graph.OF_SUBMISSIONS,
             [key.partition for key in page.values()],
         )
     _write(instance, EventArchive(horizon, horizon))
@@ -139,15 +134,15 @@ def _write(instance: DagsterInstance, archive: EventArchive) -> None:
     instance.daemon_cursor_storage.set_cursor_values({_CURSOR_KEY: _AS_JSON.dump_json(archive).decode()})
 
 
-def _is_finished(until: int) -> ColumnElement[bool]:
+def _is_finished(until: Phase) -> ColumnElement[bool]:
     """Whether no session has more to do with a submission, and it did not fail."""
-    done = and_(ZipAction.phase_id >= until, ZipAction.status_id == int(Status.DONE))
+    done = and_(ZipAction.phase_id >= int(until), ZipAction.status_id == int(Status.DONE))
     withdrawn = ZipAction.status_id == int(Status.CANCELLED)
     return and_(or_(ZipAction.phase_id == int(Phase.QC), done, withdrawn), not_(_FAILED))
 
 
 def _next_horizon(connection: Connection, settings: Settings, now: Horizon) -> Horizon:
-    until = max(int(settings.last_phase), int(Phase.XSD))
+    until = max(settings.last_phase, Phase.XSD)
     return Horizon(
         _next_moment(connection, _is_finished(until), now.finished, settings.dagster_zips),
         _next_moment(connection, _FAILED, now.failed, settings.dagster_failed_zips),

@@ -33,15 +33,14 @@ from dcc.session.data.data_processing import process_data
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.withdrawals import accept_proposals, decide_proposals, withdraw_submission
 from dcc.session.session_request import SessionRequest
-from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
-from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
+from dcc.tracker.hostings.missing_archives import list_proposals
 from dcc.tracker.hostings.older_archives import submissions_that_wait
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.submission_rows import find_submission
-from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
+from dcc.vocabulary import ContextEvent, DeltaStrategy, EntityKind, WaiverEffect, WithdrawalProposalState
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
 from tests.histories.life import DOCUMENTS, LEFT_OUT, Lived, state_of
 from tests.histories.records import Standing

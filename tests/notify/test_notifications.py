@@ -30,12 +30,12 @@ from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome
 from dcc.runtime.clock import utc_now
-from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import CrawlingSession, SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
+from dcc.vocabulary import DeltaStrategy
 from tests.support.asking import execute_in, in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens, until_the_next_second

@@ -10,13 +10,13 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.runtime.clock import utc_now
-from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import select_submissions
 from dcc.tracker.register.file_sources import change_source
+from dcc.vocabulary import DeltaStrategy
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation

@@ -17,15 +17,10 @@ from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
-from dcc.sources.base import PLAIN, ActionListing, DeltaStrategy, Extent, ListedFile, SourceAddress
+from dcc.sources.base import PLAIN, ActionListing, Extent, ListedFile, SourceAddress
 from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.missing_archives import (
-    WithdrawalProposalState,
-    decide_on_proposals,
-    list_proposals,
-    missing_archives,
-)
+from dcc.tracker.hostings.missing_archives import decide_on_proposals, list_proposals, missing_archives
 from dcc.tracker.listings.findings import uploading_message
 from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.recording import ListingRecorder
@@ -47,6 +42,7 @@ from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import REFUSED, WAITING
+from dcc.vocabulary import DeltaStrategy, WithdrawalProposalState
 from tests.support.asking import count_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements

@@ -29,6 +29,7 @@ from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
+from dcc.vocabulary import WithdrawalProposalState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -320,7 +321,6 @@ def history(centre: str, specimen: str) -> None:
 
 
 _NONE_PROPOSED = "No withdrawal is proposed, and nothing was changed."
-_STATES = ("open", "accepted", "turned_down", "came_back")
 
 
 @click.group(
@@ -330,7 +330,13 @@ _STATES = ("open", "accepted", "turned_down", "came_back")
 )
 @click.option("--source", "source_id", metavar="ID", type=ID, help="Only of this file source.")
 @click.option("--centre", metavar="CODE", help="Only of archives of this centre.")
-@click.option("--state", type=click.Choice((*_STATES, "all")), default="open", show_default=True, help="Only of these.")
+@click.option(
+    "--state",
+    type=click.Choice([*(state.value for state in WithdrawalProposalState), "all"]),
+    default=WithdrawalProposalState.OPEN.value,
+    show_default=True,
+    help="Only of these.",
+)
 @json_option
 @click.pass_context
 def proposals(ctx: click.Context, source_id: int | None, centre: str | None, state: str) -> None:
@@ -348,7 +354,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     if ctx.invoked_subcommand is not None:
         return
     from dcc.session.data.withdrawals import listed_copies
-    from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
+    from dcc.tracker.hostings.missing_archives import list_proposals
     from dcc.tracker.register.centres import require_centre
 
     states = tuple(WithdrawalProposalState) if state == "all" else (WithdrawalProposalState(state),)
@@ -445,7 +451,6 @@ def turn_down(zip_actions: tuple[str, ...], everything: bool, source_id: int | N
     JSON: a list of the submissions
     """
     from dcc.session.data.withdrawals import decide_proposals
-    from dcc.tracker.hostings.missing_archives import WithdrawalProposalState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:

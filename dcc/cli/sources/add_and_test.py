@@ -40,6 +40,7 @@ from dcc.cli.sources.source import (
 from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceError, UnreachableError
 from dcc.runtime.json_values import fields_of
 from dcc.sources.protocols import available_protocols, traits_of
+from dcc.vocabulary import DeltaStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,7 +129,7 @@ def add(
     """
     from pydantic import SecretStr
 
-    from dcc.sources.base import DeltaStrategy, SourceAddress
+    from dcc.sources.base import SourceAddress
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.column_texts import is_plain_password
     from dcc.tracker.register.source_schedules import policy_columns

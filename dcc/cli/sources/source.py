@@ -33,6 +33,7 @@ from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
 from dcc.sources.protocols import traits_of
 from dcc.tracker.reference_rows import REFERENCE_ROWS
+from dcc.vocabulary import DeltaStrategy
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from dcc.tracker.register.source_addresses import TlsTrust
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
-_STRATEGIES = ("disabled", "initial", "additive", "full")
 source_options = options(
     click.option("--depth", type=click.IntRange(0, 16), help="Levels of folders to list below add, edit, delete."),
     click.option("--include", metavar="PATTERN", multiple=True, help="List only archives like 2024/*; repeatable."),
@@ -119,7 +119,7 @@ def delta_option(default: str | None = None) -> Callable[[_Command], _Command]:
     """The option `--delta`."""
     return click.option(
         "--delta",
-        type=click.Choice(_STRATEGIES),
+        type=click.Choice([strategy.value for strategy in DeltaStrategy]),
         default=default,
         show_default=default is not None,
         help="What is recorded of archives fetched before: disabled, nothing; initial, how they are listed; additive, "
@@ -281,7 +281,6 @@ def change(
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
-    from dcc.sources.base import DeltaStrategy
     from dcc.tracker.register import file_sources
 
     context = click.get_current_context()

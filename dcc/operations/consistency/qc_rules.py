@@ -27,7 +27,7 @@ from dcc.qc.contexts.membership import (
     recorded_members,
     shares_of_procedure,
 )
-from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, MEASUREMENT, RUN, SHARE
+from dcc.qc.models import CONTEXT, COUNTED, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, RUN, SHARE
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.tracker.models import AnException, XmlLog
@@ -37,12 +37,6 @@ from dcc.tracker.submission_rows import state_of, submission_key_of
 from dcc.vocabulary import FAILING, DocumentState, EntityKind
 
 _RESTORE: Final = "Restore the QC database from a backup, or have it filled again from staging; report this as a fault."
-_COUNTED: Final = {
-    EntityKind.SPECIMEN: "specimens",
-    EntityKind.EXPERIMENT: "experiments",
-    EntityKind.LINE: "lines",
-    EntityKind.HOUSING: "housings",
-}
 
 
 @consistency_rule("C13")
@@ -98,7 +92,6 @@ def lifetimes(qc: Connection) -> Wrong:
 def document_counts(qc: Connection) -> Wrong:
     """A document has as many rows as its counts say."""
     # A held document has no rows; an entity that was refused for its length has none.
-    tables: dict[str, Any] = {_COUNTED[kind]: table for kind, table in ENTITY_TABLES.items()}
     undo = DOCUMENT.alias("undo")
     held = or_(
         DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value]),
@@ -106,7 +99,7 @@ def document_counts(qc: Connection) -> Wrong:
         and_(DOCUMENT.c.state == DocumentState.UNDONE.value, ~exists().where(undo.c.undoes == DOCUMENT.c.id)),
     )
     findings = exists().where(FINDING.c.document_id == DOCUMENT.c.id, FINDING.c.rule.in_(UPLOAD_RULES))
-    for name, table in {**tables, "measurements": MEASUREMENT}.items():
+    for name, table in COUNTED.items():
         rows = select(table.c.document_id, func.count().label("number")).group_by(table.c.document_id).subquery()
         there, said = func.coalesce(rows.c.number, 0), DOCUMENT.c[name]
         without = and_(held, there == 0)

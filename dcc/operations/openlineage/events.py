@@ -24,7 +24,7 @@ from dcc.databases.transactions import run_reading
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
-from dcc.qc.models import DOCUMENT
+from dcc.qc.models import COUNTED, DOCUMENT
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.store.staging import CONTENTS
@@ -36,11 +36,9 @@ from dcc.tracker.submission_rows import KEY, newest_downloads, state_of, submiss
 
 _AT_ONCE: Final = 500
 """Datasets of a kind in one event; a run with more has several."""
-_ENTITIES: Final = ("specimen", "experiment", "line", "housing", "measurement")
-"""The QC tables whose rows the document table counts, each in a column of its name with an s."""
 _CONTEXT_TABLES: Final = ("data_context", "context_member")
 _READ_AND_WRITTEN: Final = {
-    Phase.CONTEXT: (_ENTITIES, _CONTEXT_TABLES),
+    Phase.CONTEXT: ([f"{table.name}" for table in COUNTED.values()], _CONTEXT_TABLES),
     Phase.OVERVIEW: (_CONTEXT_TABLES, ("overview_genotype", "overview_animal_procedure")),
     Phase.QC: (_CONTEXT_TABLES, ("document_context",)),
 }
@@ -79,7 +77,8 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
         ids = [document.id for _, document in found.documents]
         with disposed(open_qc_database(settings)) as qc:
             opened = run_reading(qc, lambda connection: list(rows_about(connection, _COUNTS, ids)))
-        found = replace(found, opened={name: sum(getattr(row, f"{name}s") for row in opened) for name in _ENTITIES})
+        sums = {f"{table.name}": sum(getattr(row, name) for row in opened) for name, table in COUNTED.items()}
+        found = replace(found, opened=sums)
     return found
 
 
@@ -122,7 +121,7 @@ _DOCUMENTS = select(
     XmlFile.phase_id,
     XmlFile.status_id,
 ).where(XmlFile.download_id.in_(IDS))
-_COUNTS = select(*(DOCUMENT.c[f"{name}s"] for name in _ENTITIES)).where(DOCUMENT.c.tracker_id.in_(IDS))
+_COUNTS = select(*(DOCUMENT.c[name] for name in COUNTED)).where(DOCUMENT.c.tracker_id.in_(IDS))
 
 
 class SessionEvents:

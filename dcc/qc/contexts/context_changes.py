@@ -169,10 +169,8 @@ _OF_GENOTYPES: Final = select(CONTEXT).where(
     CONTEXT.c.genotype.in_(bindparam("genotypes", expanding=True)),
     only_compared(CONTEXT.c.procedure_id).in_(bindparam("procedures", expanding=True)),
 )
-_WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_id", "changed")
-_CHANGE_CONTEXT: Final = (
-    update(CONTEXT).where(CONTEXT.c.id == bindparam("of_id")).values({name: bindparam(name) for name in _WRITTEN})
-)
+_CHANGE_CONTEXT: Final = update(CONTEXT).where(CONTEXT.c.id == bindparam("of_id"))
+"""Sets the columns that a context's row is given."""
 _WANTED: Final = pairs_in("parts")
 _PARTS: Final = (
     select(SHARE)

@@ -67,6 +67,8 @@ OVERVIEW_GENOTYPE: Final = contexts.OverviewGenotype.__table__
 OVERVIEW_ANIMAL: Final = contexts.OverviewAnimalProcedure.__table__
 
 ENTITY_TABLES: Final = {kind: QcBase.metadata.tables[kind.value] for kind in EntityKind}
+COUNTED: Final = {f"{table.name}s": table for table in (*ENTITY_TABLES.values(), MEASUREMENT)}
+"""The tables whose rows a document counts, by its columns with their numbers."""
 DOCUMENT_TABLES: Final = (
     BLOCK,
     SPECIMEN,

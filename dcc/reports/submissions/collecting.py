@@ -15,7 +15,7 @@ from sqlalchemy import Connection, case, func, select
 from dcc.messages import Message, mark, message
 from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, NOTES, WAITS, Problem, SubmissionKey
 from dcc.phases import Phase, Status
-from dcc.qc.models import DOCUMENT
+from dcc.qc.models import COUNTED, DOCUMENT
 from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries, why_not_crawled
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_submission, is_taken
@@ -412,10 +412,6 @@ def _left_alone(connection: Connection, session: SessionEntry, failure_limit: in
 
 
 _RECENT: Final = mark("Sources that were listed not long ago: {number}.")
-
-
-COUNTED: Final = ("specimens", "experiments", "lines", "housings", "measurements")
-"""What a document's row in the QC database counts."""
 
 
 def _list_documents(

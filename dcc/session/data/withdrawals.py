@@ -31,18 +31,13 @@ from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.missing_archives import (
-    WithdrawalProposal,
-    WithdrawalProposalState,
-    decide_on_proposals,
-    listed_now,
-)
+from dcc.tracker.hostings.missing_archives import WithdrawalProposal, decide_on_proposals, listed_now
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import find_submission
-from dcc.vocabulary import DocumentState
+from dcc.vocabulary import DocumentState, WithdrawalProposalState
 
 _LONGEST_REASON: Final = 255
 _LOADED_OF: Final = (

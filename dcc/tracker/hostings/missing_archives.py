@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
@@ -36,15 +35,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import KEY, object_of, submission_key_of, with_archives
-
-
-class WithdrawalProposalState(StrEnum):
-    """The state of a proposal. `came_back`: a source lists the archive again."""
-
-    OPEN = "open"
-    ACCEPTED = "accepted"
-    TURNED_DOWN = "turned_down"
-    CAME_BACK = "came_back"
+from dcc.vocabulary import WithdrawalProposalState
 
 
 @dataclass(frozen=True, slots=True)

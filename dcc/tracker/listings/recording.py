@@ -18,7 +18,7 @@ from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.messages import mark
 from dcc.naming import Action, ArchiveName
 from dcc.outcomes import SubmissionKey
-from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.crawls import CHANGED, MANIFEST_CHANGED, SIZE_DIFFERS
 from dcc.tracker.hostings.changed_archives import (
@@ -63,6 +63,7 @@ from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import CANCELLED, NOT_ARRIVED, REFUSED
 from dcc.tracker.submission_rows import KEY, group_pairs, submission_key_of
+from dcc.vocabulary import DeltaStrategy
 
 Seen = Mapping[SubmissionKey, SeenArchive]
 

@@ -23,7 +23,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import Message
 from dcc.runtime.clock import utc_now
 from dcc.sources.access import parse_hostname
-from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
+from dcc.sources.base import PLAIN, Extent, SourceAddress, label_of
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey
 from dcc.sources.protocols import PROTOCOLS, available_protocols
@@ -44,6 +44,7 @@ from dcc.tracker.register.source_addresses import (
 )
 from dcc.tracker.register.source_schedules import policy_columns, policy_of
 from dcc.tracker.submission_rows import group_pairs, object_of
+from dcc.vocabulary import DeltaStrategy
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""

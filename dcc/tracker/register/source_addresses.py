@@ -18,7 +18,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError
 from dcc.runtime.clock import utc_now
-from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
+from dcc.sources.base import Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.host_keys import HostKey
@@ -32,6 +32,7 @@ from dcc.tracker.models import (
     TlsCertificate,
 )
 from dcc.tracker.submission_rows import group_pairs, object_of
+from dcc.vocabulary import DeltaStrategy
 
 
 def require_source(connection: Connection, source_id: int) -> None:

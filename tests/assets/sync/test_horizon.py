@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from dagster import DagsterInstance
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
@@ -16,13 +17,14 @@ from dcc.tracker.queries.submission_lists import find_submissions
 from dcc_assets.graph import CHECK_OF_PHASE
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events
-from dcc_assets.sync.horizon import archive_older
+from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.support.asking import execute_in, in_reading
 from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_mariadb
+from tests.support.installations import Installation
 from tests.support.raising import raising
 
 ASSETS = (
@@ -144,3 +146,16 @@ def test_an_archiving_that_was_killed_is_finished_by_the_next(
 
     assert archive_older(data_dagster.instance, data.tracker, settings) == 3
     assert partitions(data_dagster) == set(ZIPS[3:])
+
+
+def test_the_archive_names_the_last_phase_and_the_number_of_earlier_versions_is_read(
+    installation: Installation, instance: DagsterInstance
+) -> None:
+    """A phase before others moves their numbers, and no revision reaches what Dagster keeps."""
+    settings = installation.with_settings(until="data").settings
+    archive_older(instance, installation.tracker, settings, start_over=True)
+    archive, cursors = read_archive(instance), instance.daemon_cursor_storage
+    ((key, stored),) = cursors.get_cursor_values({"dcc/zip actions archived"}).items()
+    assert (archive.horizon.until, stored.count('"until":"data"')) == (Phase.DATA, 2)
+    cursors.set_cursor_values({key: stored.replace('"data"', "8")})
+    assert read_archive(instance) == archive
