@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import dagster as dg
 
-from dcc_assets.graph import CONTEXTS, MEASUREMENTS, asset
+from dcc_assets.graph import CENTRE_PARTITIONS, CONTEXTS, MEASUREMENTS, asset
 from dcc_dagster.metadata import table
 from dcc_resources.databases import QcDatabaseResource
 
@@ -21,6 +21,7 @@ MEASUREMENTS_SPEC: Final = asset(
     "up to date: a file for each procedure, of which only those are written that changed. `dcc data export` writes "
     "other selections anywhere. docs/analysts.md describes the columns.",
     {"parquet"},
+    CENTRE_PARTITIONS,
     [CONTEXTS],
 )
 

@@ -32,6 +32,7 @@ FILE_SOURCE_SPEC: Final = graph.asset(
     "source now: new archives become submissions. A source that could not be listed fails its check *reachable*, with "
     "the reason. It does not hold up the others.",
     {"sftp", "ftp"},
+    graph.FILE_SOURCE_PARTITIONS,
 )
 _SUFFIXES: Final = ", ".join(f"`{suffix}`" for suffix in ARCHIVE_SUFFIXES[1:])
 ARCHIVE_SPECS: Final = (
@@ -45,6 +46,7 @@ ARCHIVE_SPECS: Final = (
         "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
         "a later submission without a result has passed.",
         {"zip"},
+        graph.ZIP_ACTION_PARTITIONS,
         [dg.AssetDep(graph.FILE_SOURCE_LISTINGS, partition_mapping=dg.AllPartitionMapping())],
     ),
     graph.asset(
@@ -54,12 +56,17 @@ ARCHIVE_SPECS: Final = (
         "fails, the session tries the next source that hosts the archive. Materialise a partition to process that "
         "submission again, alone, from the download to the validation.",
         {"zip", "file"},
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.ZIP_ACTIONS],
     ),
 )
-FILE_SOURCE_CHECKS: Final = (graph.check(graph.REACHABLE), graph.check(graph.CRAWL_OVERDUE))
+FILE_SOURCE_CHECKS: Final = (
+    graph.check(graph.REACHABLE, graph.FILE_SOURCE_PARTITIONS),
+    graph.check(graph.CRAWL_OVERDUE, graph.FILE_SOURCE_PARTITIONS),
+)
 ARCHIVE_CHECKS: Final = tuple(
-    graph.check(graph.CHECK_OF_PHASE[phase]) for phase in (Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTION_PARTITIONS)
+    for phase in (Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5)
 )
 
 

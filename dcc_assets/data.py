@@ -37,6 +37,7 @@ DATA_SPECS: Final = (
         "`dcc data confirm`, or was withdrawn fails the check *upload*. Materialise a partition to upload and judge "
         "the documents of that submission again, alone.",
         {"xml", "table"},
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.VALIDATED_DOCUMENTS],
     ),
     graph.asset(
@@ -47,10 +48,13 @@ DATA_SPECS: Final = (
         "lists the worst findings with document and line; `dcc data findings` lists all. A finding clears when the "
         "missing animal arrives, when you waive the rule, or when the reference data change.",
         {"table"},
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.UPLOADED_DATA, *graph.REFERENCE.values()],
     ),
 )
-DATA_CHECKS: Final = tuple(graph.check(key) for key in (graph.UPLOAD_CHECK, *graph.CHECK_OF_GROUP.values()))
+DATA_CHECKS: Final = tuple(
+    graph.check(key, graph.ZIP_ACTION_PARTITIONS) for key in (graph.UPLOAD_CHECK, *graph.CHECK_OF_GROUP.values())
+)
 
 
 @graph.chosen_assets(

@@ -39,18 +39,6 @@ ARCHIVE_STORE: Final = dg.AssetKey("archive_store")
 REFERENCE: Final = {name: dg.AssetKey(f"reference_{name}") for name in SETS}
 """The names of the sets of reference data that data are judged by."""
 
-OF_SUBMISSIONS: Final = (
-    *(ZIP_ACTIONS, ZIP_DOWNLOADS, XML_DOCUMENTS, VALIDATED_DOCUMENTS, UPLOADED_DATA, DATA_INTEGRITY),
-    *(QC, SUBMISSION_REPORTS),
-)
-"""The assets with a partition for each submission."""
-PARTITIONS: Final = {
-    FILE_SOURCE_LISTINGS: FILE_SOURCE_PARTITIONS,
-    **dict.fromkeys(OF_SUBMISSIONS, ZIP_ACTION_PARTITIONS),
-    **dict.fromkeys((CONTEXTS, OVERVIEWS, MEASUREMENTS), CENTRE_PARTITIONS),
-}
-"""The partitions of assets and of their checks; the other assets have none."""
-
 REACHABLE: Final = dg.AssetCheckKey(FILE_SOURCE_LISTINGS, "reachable")
 CRAWL_OVERDUE: Final = dg.AssetCheckKey(FILE_SOURCE_LISTINGS, "crawl_overdue")
 CHECK_OF_PHASE: Final = {
@@ -81,6 +69,7 @@ def asset(
     group: str,
     description: str,
     kinds: Set[str],
+    partitions: dg.PartitionsDefinition[str] | None = None,
     deps: Iterable[dg.AssetKey | dg.AssetDep] = (),
 ) -> dg.AssetSpec:
     """An asset of a group. A run may leave partitions out: those that failed are not materialised."""
@@ -91,15 +80,15 @@ def asset(
         group_name=group,
         kinds=set(kinds),
         owners=_OWNERS,
-        partitions_def=PARTITIONS.get(key),
+        partitions_def=partitions,
         skippable=True,
     )
 
 
-def check(key: dg.AssetCheckKey) -> dg.AssetCheckSpec:
+def check(key: dg.AssetCheckKey, partitions: dg.PartitionsDefinition[str] | None = None) -> dg.AssetCheckSpec:
     """A check, described as `dcc.reports.checks` says, with a result for each partition if there are any."""
     # Partitions of checks are a preview in Dagster 1.13.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        demand, partitions = check_named(key.name).demand, PARTITIONS.get(key.asset_key)
+        demand = check_named(key.name).demand
         return dg.AssetCheckSpec(key.name, asset=key.asset_key, description=demand, partitions_def=partitions)

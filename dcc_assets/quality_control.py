@@ -27,6 +27,7 @@ CONTEXT_SPECS: Final = (
         "valid measurements, and whether quality control is done.\n\nA partition is a centre, by its code. A context "
         "whose data change waits for a wrangler again. Materialise a partition to bring it up to date.",
         {"table"},
+        graph.CENTRE_PARTITIONS,
         [AssetDep(graph.DATA_INTEGRITY, partition_mapping=AllPartitionMapping())],
     ),
     graph.asset(
@@ -36,6 +37,7 @@ CONTEXT_SPECS: Final = (
         "animal, the measurements, and their experimental conditions.\n\nA partition is a centre, by its code. "
         "Materialise a partition to bring it up to date.",
         {"table"},
+        graph.CENTRE_PARTITIONS,
         [graph.CONTEXTS],
     ),
 )
@@ -46,9 +48,13 @@ QC_SPEC: Final = graph.asset(
     "*done* when a wrangler is done with every context that holds data of the archive (`dcc qc done`). Until then, and "
     "when data of such a context change, it is *pending*.",
     {"table"},
+    graph.ZIP_ACTION_PARTITIONS,
     [AssetDep(graph.OVERVIEWS, partition_mapping=AllPartitionMapping())],
 )
-CENTRE_CHECKS: Final = (graph.check(graph.CENTRE_SILENT), graph.check(graph.SUBMISSIONS_OVERDUE))
+CENTRE_CHECKS: Final = (
+    graph.check(graph.CENTRE_SILENT, graph.CENTRE_PARTITIONS),
+    graph.check(graph.SUBMISSIONS_OVERDUE, graph.CENTRE_PARTITIONS),
+)
 
 
 @graph.chosen_assets(

@@ -31,6 +31,7 @@ REPORT_SPEC: Final = asset(
     "a submission links its report, which `dcc ui` makes when somebody opens it. Materialise a partition to keep the "
     "report of now as a page in `reports` of DCC_HOME; `dcc report` writes it anywhere.",
     {"html"},
+    ZIP_ACTION_PARTITIONS,
     [QC],
 )
 

@@ -39,6 +39,7 @@ DOCUMENT_SPECS: Final = (
         "whose names follow the convention, also from sub-folders and inner archives, and lists all other entries. A "
         "damaged, encrypted or unsafe archive fails the check *unzip*: the centre must upload it again.",
         {"xml"},
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.ZIP_DOWNLOADS],
     ),
     graph.asset(
@@ -49,11 +50,13 @@ DOCUMENT_SPECS: Final = (
         "*xsd* fails. It lists the documents, with the line, the column and the reason of each error. A centre can run "
         "the same check before it uploads: `dcc validate`.",
         {"xml", "xsd"},
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.XML_DOCUMENTS],
     ),
 )
 DOCUMENT_CHECKS: Final = tuple(
-    graph.check(graph.CHECK_OF_PHASE[phase]) for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTION_PARTITIONS)
+    for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
 )
 
 

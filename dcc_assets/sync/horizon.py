@@ -35,6 +35,16 @@ _CURSOR_KEY: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500
 _SLACK: Final = 10
 """A tenth more than asked for may stay, so that not every session archives a few."""
+_ASSETS: Final = [
+    graph.ZIP_ACTIONS,
+    graph.ZIP_DOWNLOADS,
+    graph.XML_DOCUMENTS,
+    graph.VALIDATED_DOCUMENTS,
+    graph.UPLOADED_DATA,
+    graph.DATA_INTEGRITY,
+    graph.QC,
+    graph.SUBMISSION_REPORTS,
+]
 _FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 
@@ -123,7 +133,7 @@ def archive_older(
         removed += remove_partitions(
             instance.event_log_storage,
             str(graph.ZIP_ACTION_PARTITIONS.name),
-            graph.OF_SUBMISSIONS,
+            _ASSETS,
             [key.partition for key in page.values()],
         )
     _write(instance, EventArchive(horizon, horizon))

@@ -44,8 +44,12 @@ from dcc_resources.databases import TrackerResource
 
 _CURSOR_KEY: Final = "dcc/overdue told"
 _CHECKS: Final = {
-    check: str(graph.PARTITIONS[check.asset_key].name)
-    for check in (graph.CRAWL_OVERDUE, graph.CENTRE_SILENT, graph.SUBMISSIONS_OVERDUE)
+    check: str(partitions.name)
+    for check, partitions in (
+        (graph.CRAWL_OVERDUE, graph.FILE_SOURCE_PARTITIONS),
+        (graph.CENTRE_SILENT, graph.CENTRE_PARTITIONS),
+        (graph.SUBMISSIONS_OVERDUE, graph.CENTRE_PARTITIONS),
+    )
 }
 """The checks, and the set of partitions of each."""
 _NOT_IN_USE: Final = "It is not in use any more: nothing is expected of it."
