@@ -293,3 +293,22 @@ def test_no_database_is_replaced_under_anothers_daemon(unmade: Production, monke
         done = dcc("restore", dcc.root / "sets", "--replace", "--yes")
     assert "A daemon reported lately" in done.stderr
     assert done.stdout.startswith("Restored ")
+
+
+@only_mariadb
+def test_a_move_from_sqlite_ends_with_the_urls_of_every_day(unmade: Production) -> None:
+    own = {name: value for name, value in unmade.dcc.environment.items() if not name.endswith("_URL")}
+    old = replace(unmade.dcc, environment=own)
+    old("init")
+    with accounts(unmade.server, unmade.dcc("init", "--production", "--grants").stdout):
+        as_init = unmade.as_account("dcc_init")
+        options = "?ssl_key_password=of-the-key"
+        targets = {
+            f"DCC_TARGET_{name}": as_init.environment[f"DCC_{name}"] + options for name in ("TRACKER_URL", "QC_URL")
+        }
+        moving = replace(old, environment=own | targets, secrets=[*as_init.secrets, "of-the-key"])
+        told = moving("migrate-storage").stdout
+    assert "dcc_init" not in told
+    for name in ("DCC_TRACKER_URL", "DCC_QC_URL"):
+        place = f"127.0.0.1:{unmade.server.port}/{unmade.database(name)}"
+        assert f"set {name} to mysql://dcc_sessions:***@{place}" in told
