@@ -131,6 +131,12 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
     as_sessions.collect({GOOD: specimens()})
     assert [row["status"] for row in as_sessions.json("zips")] == ["done"]
     as_sessions.json("instance", "rebuild")
+    sets = as_sessions.root / "sets"
+    as_sessions("backup", sets)
+    denied = as_sessions.error("restore", sets, "--replace", "--yes", exit_code=4)
+    assert "refused a statement: CREATE command denied to user 'dcc_sessions'" in denied
+    assert "Use an account with this right, such as dcc_init: dcc init --production --grants" in denied
+    assert as_init.json("restore", sets, "--replace", "--yes")["rows"] > 0
     assert as_init.json("init", "--production")["dagster"]["created"] is False
 
     tracker, qc = production.database("DCC_TRACKER_URL"), production.database("DCC_QC_URL")
@@ -144,6 +150,7 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
         assert production.refused("dcc_sessions", "SELECT 1 FROM mysql.user", database)
     for database in (tracker, qc):
         assert production.refused("dcc_ui", "SELECT 1", database)
+    assert "Use an account with the rights for this command: " in production.as_account("dcc_ui").error("status", exit_code=4)
     for database in (tracker, dagster):
         assert production.refused("dcc_analyst", "SELECT 1", database)
     for statement in ("DELETE FROM runs", "UPDATE runs SET status = 'x'", "CREATE TABLE more (id INT)"):
