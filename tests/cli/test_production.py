@@ -150,7 +150,9 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
         assert production.refused("dcc_sessions", "SELECT 1 FROM mysql.user", database)
     for database in (tracker, qc):
         assert production.refused("dcc_ui", "SELECT 1", database)
-    assert "Use an account with the rights for this command: " in production.as_account("dcc_ui").error("status", exit_code=4)
+    assert "Use an account with the rights for this command: " in production.as_account("dcc_ui").error(
+        "status", exit_code=4
+    )
     for database in (tracker, dagster):
         assert production.refused("dcc_analyst", "SELECT 1", database)
     for statement in ("DELETE FROM runs", "UPDATE runs SET status = 'x'", "CREATE TABLE more (id INT)"):
