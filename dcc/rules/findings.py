@@ -130,7 +130,7 @@ MORE_RULE = "more"
 
 
 def further_findings(excess: Counter[tuple[str, Severity]], recorded: int) -> tuple[Severity, Details]:
-    """The severity and details of the finding `MORE_RULE`; `excess`: those beyond the recorded, by rule and severity."""
+    """The severity and details of the finding `MORE_RULE`; `excess`: those not recorded, by rule and severity."""
     more = [
         f"{rule} {number:,} ({severity.value})"
         for (rule, severity), number in sorted(excess.items(), key=lambda item: (-item[1], item[0]))
