@@ -242,6 +242,25 @@ def test_what_an_edit_or_a_deletion_ended_is_judged_by_neither(data: DataInstall
 
 
 @only_sqlite
+def test_an_animal_that_is_deleted_is_missed_by_an_experiment_that_was_refused(data: DataInstallation) -> None:
+    (animals,) = data_installations.specimens(mice=2).values()
+    (first,) = data_installations.specimens(mice=1).values()
+    (runs,) = data_installations.experiments(animals=1).values()
+    (both,) = data_installations.experiments(animals=2).values()
+    again = re.sub(rb"<value>[^<]*<", rb"<value>21.5<", both)
+    submitted = (
+        (Action.ADD, {"specimen": animals, "experiment": runs}),
+        (Action.ADD, {"experiment": again}),
+        (Action.DELETE, {"experiment": runs}),
+        (Action.DELETE, {"specimen": first}),
+    )
+    for day in range(1, 5):
+        put_each_day(data, *submitted[:day])
+        data.run()
+    assert codes_of(judged_alike(data))["H.2013-11-02.1.experiment.impc.xml"] == {"E9.there", "E4"}
+
+
+@only_sqlite
 def test_a_copy_of_what_stands_is_refused_by_neither(data: DataInstallation) -> None:
     (animals,) = data_installations.specimens(mice=2).values()
     (runs,) = data_installations.experiments(animals=2).values()
