@@ -27,7 +27,15 @@ from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
-from dcc.tracker.submission_rows import CENTRE, is_at, is_named, is_of_centre, newest_downloads, state_of, submission_key_of
+from dcc.tracker.submission_rows import (
+    CENTRE,
+    is_at,
+    is_named,
+    is_of_centre,
+    newest_downloads,
+    state_of,
+    submission_key_of,
+)
 from dcc.vocabulary import Actor
 
 _ARCHIVE_FAILURES: Final = {
