@@ -47,13 +47,14 @@ _SESSION = (
 
 _MYSQL_CONTENTION = frozenset({1020, 1205, 1206, 1213, 1637})
 _MYSQL_NO_RIGHT = frozenset({1044, 1142, 1143})
+_RIGHTS: Final = "dcc init --production --grants prints the rights of each."
 _MYSQL_REFUSED = {
-    1044: "Check the user's rights in the database.",
+    1044: f"Use an account with the rights for this command: {_RIGHTS}",
     1045: "Check the user name and password in {setting}.",
     1049: "Create it with: {made_by}.",
     1130: "Have the server accept connections from this machine.",
-    1142: "Check the user's rights in the database: dcc init --production --grants.",
-    1143: "Check the user's rights in the database: dcc init --production --grants.",
+    1142: f"Use an account with this right, such as {{account}}: {_RIGHTS}",
+    1143: f"Use an account with this right, such as {{account}}: {_RIGHTS}",
     1698: "Check the user name and password in {setting}.",
     1820: "Give the account a new password, and write it into {setting}.",
     1862: "Give the account a new password, and write it into {setting}.",
@@ -227,10 +228,11 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
     if advice is None:
         return None
     database = database_of(engine)
-    reason, advice = (
-        _reason(cause),
-        advice.format(noun=database.noun, setting=database.setting, made_by=database.made_by),
+    reason = _reason(cause)
+    advice = advice.format(
+        noun=database.noun, setting=database.setting, made_by=database.made_by, account=_account_with(reason)
     )
+    what = "refused a statement" if _code(cause) in _MYSQL_NO_RIGHT else "could not be reached"
     unwritable = None
     if _code(cause) in _SQLITE_OF_DISK and isinstance(cause, sqlite3.Error):
         path = Path(str(engine.url.database))
@@ -238,9 +240,7 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
             reason, advice = f"{unwritable} cannot be written to", advice_on_writing(unwritable)
         elif path.parent.is_dir() and comes_from_full_disk(cause, path.parent):
             reason, advice = no_space_left(path.parent), "Free some space there, then run the command again."
-    error = database.unreachable(
-        f"The {database.name} {database_label(engine.url)} could not be reached: {reason}. {advice}"
-    )
+    error = database.unreachable(f"The {database.name} {database_label(engine.url)} {what}: {reason}. {advice}")
     error.lasts = unwritable is not None
     return error
 
@@ -279,6 +279,12 @@ def _code(cause: BaseException | None) -> int:
     if cause is not None and _of_mysql(cause) and cause.args and isinstance(cause.args[0], int):
         return cause.args[0]
     return -1
+
+
+def _account_with(denial: str) -> str:
+    """The account of `dcc.databases.grants` with a right that the server denies: `CREATE command denied to ...`."""
+    rights = denial.partition(" command denied")[0].split(", ")
+    return "dcc_sessions" if {"SELECT", "INSERT", "UPDATE", "DELETE"}.issuperset(rights) else "dcc_init"
 
 
 def _reason(cause: BaseException) -> str:

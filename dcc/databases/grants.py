@@ -30,7 +30,9 @@ class Account:
 
 
 ACCOUNTS: Final = (
-    Account("dcc_init", "dcc init: makes and changes tables", _DEFINE, _DEFINE, _DEFINE),
+    Account(
+        "dcc_init", "dcc init, dcc restore and dcc migrate-storage: make and change tables", _DEFINE, _DEFINE, _DEFINE
+    ),
     Account("dcc_sessions", "sessions, the daemon, dcc ui and every other command", _WRITE, _WRITE, _WRITE),
     Account("dcc_ui", "dcc ui --read-only: sees Dagster's pages and nothing else", dagster=_READ),
     Account("dcc_analyst", "analysts: read the QC database", qc=_READ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
@@ -126,6 +127,18 @@ REFERENCE_RULE = "reference"
 
 MORE_RULE = "more"
 """The rule id of the finding with the number of findings beyond the recorded ones."""
+
+
+def further_findings(excess: Counter[tuple[str, Severity]], recorded: int) -> tuple[Severity, Details]:
+    """The severity and details of the finding `MORE_RULE`; `excess`: those not recorded, by rule and severity."""
+    more = [
+        f"{rule} {number:,} ({severity.value})"
+        for (rule, severity), number in sorted(excess.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    worst = min((severity for _, severity in excess), key=lambda severity: severity.rank)
+    details = {"number": excess.total(), "recorded": recorded, "rules": more}
+    return Severity.ERROR if worst is Severity.FATAL else worst, details
+
 
 BROKEN_CASE = "broken"
 """The case, for all rules, of a rule that broke down."""

@@ -114,7 +114,7 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
     matching = [option for option in options if option.name == value]
     if not matching:
         nearest = _nearest(value[:_LONGEST_COMPARED], options)
-        number, parameter = len(options), at.parameter.key
+        number, parameter = len({option.name for option in options if option.is_active}), at.parameter.key
         if nearest:
             yield fault(element.line, value, "nearest", parameter=parameter, number=number, nearest=nearest)
         else:
@@ -196,7 +196,8 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
         identifier = term_id(term)
         below = f"/term[{number}]"
         if listed and identifier not in listed:
-            yield fault(element.line, term, below=below, parameter=at.parameter.key, number=len(listed))
+            in_use = len(set(listed) - at.parameter.retired_terms)
+            yield fault(element.line, term, below=below, parameter=at.parameter.key, number=in_use)
         elif identifier in at.parameter.retired_terms:
             severity = Severity.WARNING
             yield fault(element.line, term, "retired", below=below, severity=severity, parameter=at.parameter.key)

@@ -289,7 +289,7 @@ def require_session(connection: Connection, session_id: int) -> SessionEntry:
     """A crawling session. Raises NotFoundError."""
     for session in list_sessions(connection, ids=[session_id]):
         return session
-    raise NotFoundError(f"No session {session_id} exists. See `dcc session list`.")
+    raise NotFoundError(mark("No session {session} exists. See `dcc session list`."), session=str(session_id))
 
 
 def is_newest_session(connection: Connection, session: SessionEntry) -> bool:

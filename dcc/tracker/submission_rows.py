@@ -29,6 +29,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import NotFoundError
+from dcc.messages import mark
 from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import SubmissionKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, STATES, Phase, State, Status
@@ -148,11 +149,12 @@ def not_found_error(connection: Connection, key: SubmissionKey) -> NotFoundError
     query = select(*KEY).join(ZipFile).where(ZipFile.file_name == key.file_name).order_by(ZipAction.todo_id)
     others = ", ".join(str(submission_key_of(row)) for row in connection.execute(query))
     if others:
-        return NotFoundError(f"No submission {key} exists. The tracker knows {others}.")
-    return NotFoundError(
-        f"No submission {key} exists: no crawl has seen it.{nearest_submissions(connection, key.file_name)} "
-        "See `dcc zips`; `dcc crawl` looks for new ones."
+        text = mark("No submission {key} exists. The tracker knows {others}.")
+        return NotFoundError(text, key=str(key), others=others)
+    text = mark(
+        "No submission {key} exists: no crawl has seen it.{nearest} See `dcc zips`; `dcc crawl` looks for new ones."
     )
+    return NotFoundError(text, key=str(key), nearest=nearest_submissions(connection, key.file_name))
 
 
 def nearest_submissions(connection: Connection, name: str) -> str:

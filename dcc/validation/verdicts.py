@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from dcc.declarations import rule_of
+from dcc.declarations import message_of, rule_of
 from dcc.errors import DocumentError
 from dcc.messages import mark, message
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem
-from dcc.vocabulary import EntityKind
+from dcc.rules.findings import MORE_RULE, further_findings
+from dcc.vocabulary import EntityKind, Severity
 
 _TOGETHER: Final = 200
 
@@ -40,7 +42,8 @@ class PathVerdict:
 
     `path` of a document in an archive is `<archive>/<document>`. `warnings` refuse nothing. `missing` names things that
     no checked document has, and that may have been submitted before: a session reports them if they were not.
-    `documents` are the verdicts on those of an archive, which is valid if all of them are.
+    `documents` are the verdicts on those of an archive, which is valid if all of them are. `unlisted` counts findings
+    beyond the listed ones, by rule, severity and the entity that they are in.
     """
 
     path: str
@@ -48,6 +51,7 @@ class PathVerdict:
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
     documents: list[PathVerdict] = field(default_factory=list)
+    unlisted: Counter[tuple[str, Severity, EntityInDocument | None]] = field(default_factory=Counter)
 
     @property
     def valid(self) -> bool:
@@ -60,6 +64,8 @@ class PathVerdict:
             of_sort = self.errors if problem.is_error else self.warnings
             if len(of_sort) < most:
                 of_sort.append(problem)
+            else:
+                self.unlisted[problem.kind, problem.severity, _entity_of(problem)] += 1
         for of_sort in (self.errors, self.warnings):
             of_sort.sort(key=lambda problem: problem.line or 0)
 
@@ -68,15 +74,22 @@ class PathVerdict:
         for some in (self.errors, self.warnings):
             if later.takes_no_effect:
                 some[:] = [one for one in some if one.kind != rule_of(one.code)]
-            # Behind a full list may be more than it tells.
-            elif len(some) < most:
+            else:
                 some[:] = later.standing(some)
+        for key in list(self.unlisted):
+            if later.takes_no_effect or key[-1] in later.former:
+                del self.unlisted[key]
         problems = later.standing(later.problems)
         self.add((problem for problem in problems if problem.kind not in awaiting), most)
         self.missing += (problem for problem in problems if problem.kind in awaiting)
 
     def with_documents(self) -> Iterator[PathVerdict]:
-        """The verdict, with the error that documents of it fail, if any, and those on its documents."""
+        """The verdict, with the error that documents of it fail, if any, and those on its documents.
+
+        Each says how many findings it does not list.
+        """
+        for one in (self, *self.documents):
+            one._tell_unlisted()
         wrong = sum(not document.valid for document in self.documents)
         if wrong:
             refused = mark("Documents in it that would fail: {number} of {documents}.")
@@ -84,6 +97,15 @@ class PathVerdict:
             self.errors.append(Problem(DocumentError.short_name(), text))
         yield self
         yield from self.documents
+
+    def _tell_unlisted(self) -> None:
+        if self.unlisted:
+            excess: Counter[tuple[str, Severity]] = Counter()
+            for (rule, severity, _), number in self.unlisted.items():
+                excess[rule, severity] += number
+            severity, details = further_findings(excess, len(self.errors) + len(self.warnings))
+            problem = Problem(MORE_RULE, message_of(MORE_RULE, details), code=MORE_RULE, severity=severity)
+            (self.errors if problem.is_error else self.warnings).append(problem)
 
 
 class LaterFindings(NamedTuple):
@@ -98,9 +120,11 @@ class LaterFindings(NamedTuple):
 
     def standing(self, problems: list[Problem]) -> list[Problem]:
         """Those of some problems that are in no former entity."""
-        if not self.former:
-            return problems
-        return [one for one in problems if not (isinstance(one, RuleProblem) and one.entity in self.former)]
+        return [one for one in problems if _entity_of(one) not in self.former]
+
+
+def _entity_of(problem: Problem) -> EntityInDocument | None:
+    return problem.entity if isinstance(problem, RuleProblem) else None
 
 
 class DocumentToJudge(NamedTuple):

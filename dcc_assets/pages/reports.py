@@ -33,13 +33,14 @@ from dcc.errors import (
     StoreUnreachableError,
     TrackerUnreachableError,
 )
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
 from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
 from dcc.reports.causes.cause import causes_as_json
 from dcc.reports.causes.collecting import Subject, find_causes
-from dcc.reports.languages import load_catalogue
+from dcc.reports.languages import load_catalogue, plain_english
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.plots.bars import picture_of_expected
 from dcc.reports.plots.picture import use_font_cache
@@ -128,14 +129,10 @@ def answered(page: Page) -> Page:
             return page(request)
         except DccError as error:
             status = next((status for kinds, status in _STATUSES if isinstance(error, kinds)), 500)
-            return problem(status, str(error))
+            return problem(request, status, error.translatable)
         except Exception as error:
             log.exception("A report met a fault")
-            return problem(
-                500,
-                f"This cannot be shown: {type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if "
-                "any; else it is a fault of the platform: report it with the log of the web server.",
-            )
+            return problem(request, 500, message(_FAULT, error=type(error).__name__))
 
     return answer
 
@@ -170,11 +167,11 @@ def for_reader(*forms: str) -> Callable[[Callable[[Reader, Request], Response]],
             try:
                 catalogue = load_catalogue(language, settings)
             except ConfigurationError as error:
-                return problem(400, str(error))
+                return problem(request, 400, str(error))
             form = request.query_params.get("form", "html")
             if form not in forms:
                 named = "the form html alone" if len(forms) == 1 else f"the forms {' and '.join(forms)}: ?form=json"
-                return problem(400, f"This page has {named}.")
+                return problem(request, 400, f"This page has {named}.")
             return page(Reader(settings, language, catalogue, form), request)
 
         return answer
@@ -209,7 +206,7 @@ def board_page(reader: Reader, request: Request) -> Response:
     try:
         wanted, page = filter_of_query(request.query_params)
     except ConfigurationError as error:
-        return problem(400, str(error))
+        return problem(request, 400, str(error))
     board = reading(lambda databases: collect_board(databases.tracker, wanted, page))
     if reader.form == "json":
         return _json(board_json(board, report_of_submission))
@@ -333,7 +330,7 @@ def expected_page(reader: Reader, request: Request) -> Response:
 
     found = reading(find)
     if found is None:
-        return problem(503, "The QC database cannot be used. `dcc doctor` says why.")
+        return problem(request, 503, mark("The QC database cannot be used. `dcc doctor` says why."))
     deliveries, covered = found
     counted = deliveries.by_procedure()
     use_font_cache(reader.settings)
@@ -375,7 +372,7 @@ def _filled(reader: Reader, template: str, place: PageLocation | None, **values:
 
 def not_there(request: Request) -> Response:
     """The answer for a missing page."""
-    return problem(404, f"No page {request.url.path} exists. All pages: {HOME}")
+    return problem(request, 404, message(mark("No page {path} exists."), path=request.url.path))
 
 
 def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> Response:
@@ -452,11 +449,33 @@ _STATUSES: Final = (
     (NotFoundError, 404),
     ((StoreUnreachableError, DatabaseOutdatedError, DatabaseUnreachableError), 503),
 )
-_TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database or store is away"}
+_TITLES: Final = {
+    400: mark("That cannot be shown"),
+    404: mark("No such page"),
+    500: mark("Something went wrong"),
+    503: mark("A database or store is away"),
+}
+_FAULT: Final = mark(
+    "This cannot be shown: {error}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if any; else it is a fault of "
+    "the platform: report it with the log of the web server."
+)
 
 
-def problem(status: int, message: str) -> Response:
-    """A page that says what is wrong."""
-    title = _TITLES.get(status, "Something went wrong")
+def problem(request: Request, status: int, text: Message | str) -> Response:
+    """A page that says what is wrong, in the reader's language, or in English if that cannot be had."""
+    language = request.query_params.get("language")
+    try:
+        catalogue = load_catalogue(language, load_settings())
+    except Exception:
+        # The page about a fault is shown whatever is broken.
+        language, catalogue = None, plain_english()
+    values = {
+        **catalogue.functions,
+        "language": catalogue.tag,
+        "direction": catalogue.direction,
+        "title": catalogue.say(_TITLES.get(status, _TITLES[500])),
+        "message": catalogue.tell(text),
+        "home": localised(HOME, language),
+    }
     # Templates of the installation may be what is wrong.
-    return _html(render("reports/problem.html", {"title": title, "message": message, "home": HOME}, own=None), status)
+    return _html(render("reports/problem.html", values, own=None), status)

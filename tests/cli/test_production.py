@@ -131,6 +131,12 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
     as_sessions.collect({GOOD: specimens()})
     assert [row["status"] for row in as_sessions.json("zips")] == ["done"]
     as_sessions.json("instance", "rebuild")
+    sets = as_sessions.root / "sets"
+    as_sessions("backup", sets)
+    denied = as_sessions.error("restore", sets, "--replace", "--yes", exit_code=4)
+    assert "refused a statement: CREATE command denied to user 'dcc_sessions'" in denied
+    assert "Use an account with this right, such as dcc_init: dcc init --production --grants" in denied
+    assert as_init.json("restore", sets, "--replace", "--yes")["rows"] > 0
     assert as_init.json("init", "--production")["dagster"]["created"] is False
 
     tracker, qc = production.database("DCC_TRACKER_URL"), production.database("DCC_QC_URL")
@@ -144,6 +150,9 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
         assert production.refused("dcc_sessions", "SELECT 1 FROM mysql.user", database)
     for database in (tracker, qc):
         assert production.refused("dcc_ui", "SELECT 1", database)
+    assert "Use an account with the rights for this command: " in production.as_account("dcc_ui").error(
+        "status", exit_code=4
+    )
     for database in (tracker, dagster):
         assert production.refused("dcc_analyst", "SELECT 1", database)
     for statement in ("DELETE FROM runs", "UPDATE runs SET status = 'x'", "CREATE TABLE more (id INT)"):
@@ -293,3 +302,22 @@ def test_no_database_is_replaced_under_anothers_daemon(unmade: Production, monke
         done = dcc("restore", dcc.root / "sets", "--replace", "--yes")
     assert "A daemon reported lately" in done.stderr
     assert done.stdout.startswith("Restored ")
+
+
+@only_mariadb
+def test_a_move_from_sqlite_ends_with_the_urls_of_every_day(unmade: Production) -> None:
+    own = {name: value for name, value in unmade.dcc.environment.items() if not name.endswith("_URL")}
+    old = replace(unmade.dcc, environment=own)
+    old("init")
+    with accounts(unmade.server, unmade.dcc("init", "--production", "--grants").stdout):
+        as_init = unmade.as_account("dcc_init")
+        options = "?ssl_key_password=of-the-key"
+        targets = {
+            f"DCC_TARGET_{name}": as_init.environment[f"DCC_{name}"] + options for name in ("TRACKER_URL", "QC_URL")
+        }
+        moving = replace(old, environment=own | targets, secrets=[*as_init.secrets, "of-the-key"])
+        told = moving("migrate-storage").stdout
+    assert "dcc_init" not in told
+    for name in ("DCC_TRACKER_URL", "DCC_QC_URL"):
+        place = f"127.0.0.1:{unmade.server.port}/{unmade.database(name)}"
+        assert f"set {name} to mysql://dcc_sessions:***@{place}" in told

@@ -165,6 +165,18 @@ def test_only_a_finished_session_says_that_nothing_was_waiting(ended: EndReason 
     assert SessionOutput().line(SimpleNamespace(**vars(SESSION) | {"ended": ended})).startswith(told)
 
 
+def test_a_session_took_no_time_before_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster is loaded before."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    display = SessionDisplay(None, None, 0, 0)
+    now[0] = 5.0
+    display.on_begin(SESSION)
+    now[0] = 5.25
+    assert display.report.as_json()["seconds"] == 0.25
+    assert "done in 0.2 s" in display.report.line(SESSION)
+
+
 def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -> None:
     """One of two faulty documents is judged again, since its fault was waived, and is well."""
     well = document(Phase.DATA, Status.DONE, cleared=1)

@@ -210,6 +210,8 @@ def test_what_waits_is_wrong_or_out_of_use_is_counted(
     monkeypatch.undo()
     time.tzset()
     assert (figure(figures, "waiting_documents"), figure(figures, "held_documents")) == (1, 1)
+    # That a document is held is nothing wrong with it.
+    assert ("held",) not in by_labels(figures, "document_errors")
     contexts = sum(by_labels(figures, "contexts").values())
     assert (figure(figures, "context_issues_open"), contexts > 0) == (contexts, True)
     crawled = figure(figures, "source_last_crawl_timestamp_seconds", centre="H", source="1")

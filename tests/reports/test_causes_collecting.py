@@ -19,11 +19,13 @@ from dcc.phases import Status
 from dcc.qc import models
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference import snapshots
+from dcc.reference.impress import Impress
 from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import data_facts
 from dcc.reports.causes.cause import Cause, cause_as_json
 from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
+from dcc.reports.causes.permitted import Permitted
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
@@ -157,6 +159,17 @@ def test_what_is_nearest_is_named_of_status_codes_for_the_place_and_of_colonies_
     permitted = tuple(f"IMPC_SSC_00{number}" for number in range(1, 5))
     assert {found[code].permitted for code in ("IMPC_PSC_001", "IMPC_SSC_01")} == {permitted}
     assert (found["IMPC_PSC_001"].nearest, found["IMPC_SSC_01"].nearest) == (None, "IMPC_SSC_001")
+
+
+def test_no_term_that_is_retired_is_the_nearest(data: DataInstallation) -> None:
+    data.run()
+    snapshot = select(models.SNAPSHOT.c.id).where(models.SNAPSHOT.c.name == Impress.NAME).scalar_subquery()
+    known = {"snapshot_id": snapshot, "parameter_id": "TERM", "variant": 1}
+    for position, is_active in enumerate((True, None, False), 1):
+        term = {"position": position, "ontology_id": f"MP:000000{position}", "is_active": is_active}
+        execute_in(data.qc, insert(models.ONTOLOGY_OPTION).values(**known, **term))
+    with data.qc.connect() as qc:
+        assert Permitted(qc).advice("P12", "MP-0000003", {"parameter": "TERM"}) == (("MP:0000001", "MP:0000002"), None)
 
 
 def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:

@@ -183,6 +183,10 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         cut = replace(report, sections=tuple(replace(one, total=one.total + 7) for one in sections))
         assert desk.page_of(cut).text.count("... and 7 more") == len(sections)
         _says_the_same_of_zips(page, shown)
+        # Of a name that tells no centre, the source's.
+        listed = page.table("Archives, those that need correction first") if shown["zips"] else []
+        assert {row[1] for row in listed if row[0] == world.NAME_REFUSED} <= {"H"}
+        assert [row[1] or None for row in listed] == [line["counts_for"] for line in shown["zips"]]
         _says_the_same_of_causes(page, shown)
 
 

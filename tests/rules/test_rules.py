@@ -554,6 +554,13 @@ def test_each_rule_says_what_it_demands_and_of_what_severity_it_is() -> None:
     assert len({rule.demand for rule in RULES.values()}) == len(RULES)
 
 
+def test_options_and_terms_that_are_retired_are_none_to_choose_from() -> None:
+    (option,) = check(document_of(simple("COAT", "Blue")))
+    assert option.message == "The value 'Blue' of COAT is none of its 1 options."
+    (term,) = check(document_of(ontology("TERM", "MP:0009999")))
+    assert "is none of the 2 that IMPReSS lists" in term.message
+
+
 def severities(document: list[Content]) -> list[Severity]:
     return [finding.severity for finding in check(document)]
 

@@ -127,6 +127,27 @@ def test_what_an_edit_names_is_presumed_to_be_there(tmp_path: Path) -> None:
     assert found == {animals: [[], []], edited: [["E8.before_birth"], []], added: [[], ["E4", "E4"]]}
 
 
+def test_beyond_the_listed_findings_the_number_of_those_that_stand_is_told(tmp_path: Path) -> None:
+    brief = SETTINGS.model_copy(update={"max_document_errors": 2})
+    ((name, animals),) = specimens("2013-11-01.1", mice=5).items()
+    faulty = animals.replace(b'colonyID="', b'colonyID="No')
+    (tmp_path / name).write_bytes(faulty)
+
+    def told() -> list[str]:
+        verdicts = check_paths([tmp_path], brief, None, SCHEMAS, load_shipped())
+        return [str(problem.fact) for one in verdicts if name in one.path for problem in one.errors]
+
+    first, second, more = told()
+    assert more.startswith("2 more findings than the 2 that are recorded: S4 2 (error).")
+    (tmp_path / "edit").mkdir()
+    for mice, left in ((1, 2), (2, 2), (3, 1), (5, 0)):
+        ((edit, corrected),) = specimens("2013-11-02.1", mice=mice).items()
+        (tmp_path / "edit" / edit).write_bytes(corrected)
+        listed = [first, second][mice:]
+        more = f"{left} more findings than the {len(listed)} that are recorded: S4 {left} (error)."
+        assert [problem[: len(more)] for problem in told()] == [*(one[: len(more)] for one in listed), more][: 2 * left]
+
+
 def test_a_directory_with_nothing_to_check_is_an_error_of_use(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="holds no archive"):
         check(tmp_path)

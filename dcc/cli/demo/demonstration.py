@@ -288,4 +288,5 @@ def _print_next_steps(folder: Path, seconds: float) -> None:
         "ui",
     ):
         click.echo(f"  DCC_HOME={folder}/home {command} {arguments}")
-    click.echo("The last of these opens the Dagster UI. Sources are paused: `dcc source resume ID`, then `dcc retry`.")
+    click.echo("The last of these opens the Dagster UI. Sources are paused. To process an archive again, from staging:")
+    click.echo("`dcc source resume ID`, then `dcc retry ACTION/ZIP`.")

@@ -241,7 +241,6 @@ def migrate_storage() -> None:
     \b
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
     """
-    from dcc.cli.installation.setup import shown_url
     from dcc.databases.engines import disposed, open_database
     from dcc.operations.backups.targets import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
@@ -273,8 +272,18 @@ def migrate_storage() -> None:
         {**tables, "rows": report.rows, "seconds": round(report.seconds, 3)},
         f"Copied {count_of(report.rows, 'row')} in {report.seconds:.1f} s; every table is the same.",
         "Next, wherever dcc is run:",
-        f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}",
-        f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}",
+        f"  set DCC_TRACKER_URL to {_everyday_url(to_tracker_url)}",
+        f"  set DCC_QC_URL to {_everyday_url(to_qc_url)}",
         "  dcc instance rebuild",
         *(f"  move {printable(path)} away: a command without these settings would go on with it" for path in old),
     )
+
+
+def _everyday_url(target: str) -> str:
+    """A target's URL for all other commands, without its password: the account dcc_init only makes tables."""
+    from sqlalchemy.engine import make_url
+
+    from dcc.cli.installation.setup import shown_url
+
+    url = make_url(target)
+    return printable(shown_url(url.set(username="dcc_sessions") if url.username == "dcc_init" else url))

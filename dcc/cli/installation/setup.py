@@ -147,7 +147,7 @@ def _made(noun: str, url: str, report: InitReport) -> dict[str, Any]:
     return {"url": shown, "created": report.created, "from": before, "to": after}
 
 
-def shown_url(database_url: str) -> str:
+def shown_url(database_url: str | URL) -> str:
     """A database's URL, as settings give it, without its password."""
     from sqlalchemy.engine import make_url
 

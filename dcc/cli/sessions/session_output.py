@@ -41,7 +41,7 @@ class SessionOutput:
     turned up. `conclude`, at the session's end, adds the rest. `notes` are for a wrangler's information. `without_room`
     has one for each submission that waits because a disk of the platform is full, possibly hundreds. `in_order` counts
     the documents that wait for an older archive, by their centre and that archive. `data` counts uploads, `contexts`
-    changes of data contexts.
+    changes of data contexts. `began`: when the session did, by the monotonic clock.
     """
 
     session: BegunSession | None = None
@@ -55,7 +55,7 @@ class SessionOutput:
     without_room: list[_Entry] = field(default_factory=list)
     in_order: Counter[tuple[str, str]] = field(default_factory=Counter)
     received: int = 0
-    _began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)
 
     def add_crawl(self, crawl: SourceCrawl) -> None:
         """Add the result of one source's crawl."""
@@ -159,7 +159,7 @@ class SessionOutput:
             "session": None if self.session is None else self.session.id,
             "outcome": self.ended,
             "notices": [*(() if self.session is None else self.session.notices), *notices],
-            "seconds": round(time.monotonic() - self._began, 3),
+            "seconds": round(time.monotonic() - self.began, 3),
             "sources": sorted(self.crawls, key=lambda crawl: str(crawl["id"]).rjust(20)),
             "zip_actions": _counts(Counter(self.zips.values())),
             "xml_files": _counts(Counter(state for some in self.documents.values() for state in some.values())),
@@ -174,7 +174,7 @@ class SessionOutput:
 
         Such as `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`
         """
-        took = f"in {time.monotonic() - self._began:.1f} s"
+        took = f"in {time.monotonic() - self.began:.1f} s"
         changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
         also = f"; contexts: {changes}" if changes else ""
         if session.settings.last_phase < Phase.XSD:
@@ -353,8 +353,8 @@ class SessionDisplay:
         return Listeners(self.on_crawl, self.on_submission, self.on_data, self.on_begin, self.on_listing)
 
     def on_begin(self, session: BegunSession) -> None:
-        """The session has begun."""
-        self.report.session = session
+        """The session has begun; the start of the command, which may load Dagster, is no part of it."""
+        self.report.session, self.report.began = session, time.monotonic()
 
     def on_listing(self, text: str) -> None:
         """The progress of a long listing is `text`; called by the threads that list."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import MEASURES, Labels, Metric, metric, one_of, timestamp
 from dcc.operations.platform_status import store_status
-from dcc.outcomes import CrawlOutcome, EndReason
+from dcc.outcomes import NOTES, CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
 from dcc.reports.overdue import activity_of_centres
@@ -176,6 +176,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     yield metric("decided_zip_actions", {(kind.value,): count for kind, count in decided.items()})
     yield metric("held_documents", len(held_documents(connection)))
     holding = select(AnException.short_name, func.count()).join(XmlLog).join(XmlFile).where(XmlLog.cleared.is_(None))
+    holding = holding.where(AnException.short_name.not_in(NOTES))
     kinds = holding.join(latest, latest.c.download_id == XmlFile.download_id).group_by(AnException.short_name)
     yield metric("document_errors", _counted(connection, kinds))
 

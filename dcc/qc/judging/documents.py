@@ -46,7 +46,7 @@ from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
-from dcc.rules.findings import MORE_RULE, Finding, facts_of
+from dcc.rules.findings import MORE_RULE, Finding, facts_of, further_findings
 from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import JudgedFinding, Waiver, apply_waivers
 from dcc.runtime.clock import utc_now
@@ -286,13 +286,7 @@ class _Tally:
         """The findings of the rules to store; the last has the number of the others."""
         if not self.excess:
             return self.rows
-        more = [
-            f"{rule} {number:,} ({severity.value})"
-            for (rule, severity), number in sorted(self.excess.items(), key=lambda item: (-item[1], item[0]))
-        ]
-        details = {"number": self.excess.total(), "recorded": len(self.rows), "rules": more}
-        worst = min((severity for _, severity in self.excess), key=lambda severity: severity.rank)
-        severity = Severity.ERROR if worst is Severity.FATAL else worst
+        severity, details = further_findings(self.excess, len(self.rows))
         verdict = FindingVerdict(severity, None, None, is_active=True)
         facts = facts_of(MORE_RULE, details, None)
         return [*self.rows, FindingRow(*facts, None, None, None, None, None, verdict)]

@@ -80,7 +80,8 @@ def _touched_by(ids: list[int], *, about_specimens: bool, unrecorded: bool) -> I
             if about_specimens:
                 yield base.where(has_finding(owner, ABOUT_SPECIMENS))
             if side == "ended_by":
-                yield base.where(owner.c.is_current)
+                # One that was refused has a finding, and is none of the current ones.
+                yield base.where(owner.c.is_current | has_finding(owner))
         of_experiment = LIFETIME.c.entity_kind == EntityKind.EXPERIMENT.value
         experiments = select(LIFETIME.c.entity_id).where(of_experiment, touched)
         if side == "opened_by":

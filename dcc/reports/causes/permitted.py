@@ -123,7 +123,8 @@ _KINDS: Final = (
         order=(PARAMETER.c.procedure_variant, PARAMETER.c.parameter_id),
     ),
     _of_parameter(("P10",), OPTION.c.name, OPTION.c.is_active.is_(True)),
-    _of_parameter(("P12",), ONTOLOGY_OPTION.c.ontology_id, numerous=True),
+    # Of early snapshots it is not known which terms are retired.
+    _of_parameter(("P12",), ONTOLOGY_OPTION.c.ontology_id, ONTOLOGY_OPTION.c.is_active.is_not(False), numerous=True),
     _of_parameter(("P16", "P18"), INCREMENT.c.value, INCREMENT.c.is_active.is_(True), INCREMENT.c.value != ""),
 )
 _BY_RULE: Final = {rule: kind for kind in _KINDS for rule in kind.rules}

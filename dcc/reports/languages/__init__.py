@@ -2,6 +2,6 @@
 
 from dcc.messages import mark, mark_plural
 from dcc.reports.languages.catalogue import Catalogue
-from dcc.reports.languages.loading import known_languages, load_catalogue
+from dcc.reports.languages.loading import known_languages, load_catalogue, plain_english
 
-__all__ = ["Catalogue", "known_languages", "load_catalogue", "mark", "mark_plural"]
+__all__ = ["Catalogue", "known_languages", "load_catalogue", "mark", "mark_plural", "plain_english"]

@@ -59,6 +59,11 @@ def load_catalogue(code: str | None, settings: Settings) -> Catalogue:
     return Catalogue(wanted, locale_of(wanted), together)
 
 
+def plain_english() -> Catalogue:
+    """The texts as they are in the code, where no settings say which language to use."""
+    return Catalogue(SOURCE_LANGUAGE, locale_of(SOURCE_LANGUAGE), gettext.NullTranslations())
+
+
 def known_languages(settings: Settings) -> dict[str, str]:
     """Every language that has a catalogue, by its code, with its own name for itself: `{"de": "Deutsch"}`.
 

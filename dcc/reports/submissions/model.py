@@ -244,7 +244,7 @@ class SubmissionReport:
 @dataclass(frozen=True, slots=True)
 class SubmissionLine:
     """A submission in the summary of a centre or session; `failed` of its `documents` failed, and `clearing` of these
-    only by errors that clear by themselves.
+    only by errors that clear by themselves. `counts_for`: its centre or, where its name tells none, that of its source.
 
     `acts` are those who act on the errors of its documents. `changed`: when it was noticed that the archive has changed
     since its data were taken over. `needs_nobody`: somebody acknowledged that it failed, or the file was renamed.
@@ -262,6 +262,7 @@ class SubmissionLine:
     acts: tuple[Actor, ...] = ()
     needs_nobody: bool = False
     clearing: int = 0
+    counts_for: str | None = None
 
     @property
     def tone(self) -> Tone:

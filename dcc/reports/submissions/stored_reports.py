@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.engines import disposed
 from dcc.errors import CleaningError, DccError, ExportError, NotFoundError
+from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.runtime import json_values
@@ -99,7 +100,8 @@ def stored_page(settings: Settings, action: Action, name: str) -> bytes:
     if _PLAIN_NAME.fullmatch(name.replace("~", "_")):
         with suppress(OSError):
             return (reports_directory(settings) / action.value / f"{name}.html").read_bytes()
-    raise NotFoundError(f"No report of {action}/{name} is kept. It may have been removed since.")
+    text = mark("No report of {action}/{name} is kept. It may have been removed since.")
+    raise NotFoundError(text, action=action.value, name=name)
 
 
 def write_page(path: Path, text: str) -> None:

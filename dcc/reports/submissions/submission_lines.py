@@ -27,7 +27,15 @@ from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
-from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, state_of, submission_key_of
+from dcc.tracker.submission_rows import (
+    CENTRE,
+    is_at,
+    is_named,
+    is_of_centre,
+    newest_downloads,
+    state_of,
+    submission_key_of,
+)
 from dcc.vocabulary import Actor
 
 _ARCHIVE_FAILURES: Final = {
@@ -89,7 +97,8 @@ def list_submissions(
     in_turn = submissions_that_wait(connection, za_ids)
     foreign = {archive.za_id: archive for archive in unfetched_archives(connection, za_ids)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
-    listed = submission_query().add_columns(needs_nobody().label("needs_nobody"), is_on_hold().label("on_hold"))
+    more = needs_nobody().label("needs_nobody"), is_on_hold().label("on_hold"), CENTRE.label("counts_for")
+    listed = submission_query().add_columns(*more)
     query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
     rows = connection.execute(query).all()
     failed = {submission_key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
@@ -117,6 +126,7 @@ def list_submissions(
         line = SubmissionLine(
             key=submission_key_of(row),
             centre=row.centre,
+            counts_for=row.counts_for,
             phase=state.phase,
             status=state.status,
             outcome=outcome,

@@ -20,6 +20,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.messages import mark
 from dcc.naming import KNOWN_CENTRES
 from dcc.nearest_names import nearest_sentence
 from dcc.rights import Delegations
@@ -174,10 +175,11 @@ def require_centre(connection: Connection, short_name: str) -> int:
     ids = centre_ids(connection)
     if short_name not in ids:
         nearest = nearest_sentence(short_name, ids)
-        raise NotFoundError(
-            f"No centre {short_name!r} exists (codes are case-sensitive).{nearest} See `dcc centre list`; "
-            f"`dcc centre add {shlex.quote(short_name)}` registers it."
+        text = mark(
+            "No centre {centre} exists (codes are case-sensitive).{nearest} See `dcc centre list`; `dcc centre add "
+            "{quoted}` registers it."
         )
+        raise NotFoundError(text, centre=repr(short_name), nearest=nearest, quoted=shlex.quote(short_name))
     return ids[short_name]
 
 

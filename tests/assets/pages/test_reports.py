@@ -203,6 +203,29 @@ def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(
     assert (status, b"The tracker is away. Start it." in body) == (503, True)
 
 
+def test_what_is_wrong_is_told_in_the_reader_s_language(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = {
+        "/dcc/other": (404, "Eine Seite /dcc/other gibt es nicht."),
+        "/dcc/reports/session/99": (404, "Einen Abruf 99 gibt es nicht."),
+        "/dcc/reports/centre/Nobody": (404, "Ein Zentrum &#39;Nobody&#39; gibt es nicht"),
+        "/dcc/reports/add/none.zip": (404, "Eine Einreichung add/none.zip gibt es nicht"),
+        "/dcc/kept/add/none": (404, "Von add/none ist kein Bericht aufbewahrt."),
+    }
+    for path, (expected, words) in pages.items():
+        status, _, body = ask(path, "language=de")
+        assert (status, words in body.decode()) == (expected, True), path
+        for frame in ("<h1>Diese Seite gibt es nicht</h1>", 'href="/dcc/?language=de">Alle Seiten<', 'lang="de"'):
+            assert frame in body.decode()
+    away = raising(TrackerUnreachableError("Away."))
+    for fault, title in ((away, "Eine Datenbank oder"), (raising(ValueError()), "Etwas ist schiefgegangen")):
+        monkeypatch.setattr("dcc_assets.pages.reports.require_current", fault)
+        assert title in ask(f"/dcc/reports/{GOOD}", "language=de")[2].decode()
+    monkeypatch.setenv("DCC_LANGUAGE", "de")
+    assert "Diese Seite gibt es nicht" in ask("/dcc/other")[2].decode()
+    # In a language that does not exist, that is told.
+    assert "No such page" in ask("/dcc/other", "language=xx")[2].decode()
+
+
 def test_files_from_before_the_move_to_a_server_are_not_shown(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("DCC_TRACKER_URL", "DCC_QC_URL"):
         monkeypatch.delenv(variable, raising=False)
