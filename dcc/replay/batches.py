@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from dcc.errors import DccError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.naming import MANIFEST_ENDINGS
 from dcc.replay import worker
-from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
+from dcc.replay.replayer import ArchiveToOpen, Replayer, ReplayStep
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
 from dcc.runtime.logging_setup import NOTICE
 from dcc.runtime.worker_processes import WorkerProcesses
@@ -50,7 +50,7 @@ _REPLAYER: Final = "replayer"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
 _ARCHIVES, _OPENED = "archives.json", "opened.json"
 _ARCHIVES_TYPE: Final = TypeAdapter(list[FetchedArchive])
-_OPENED_TYPE: Final = TypeAdapter(list[list[OpenedDocument]])
+_OPENED_TYPE: Final = TypeAdapter(list[ReplayStep])
 
 Part = list[StoredArchive]
 
@@ -147,10 +147,8 @@ def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Pat
     return found
 
 
-def write_result(
-    path: Path, opened: list[list[OpenedDocument]], archives: Iterable[FetchedArchive], replayer: Replayer
-) -> None:
-    """Put the documents of a batch, and the files that were prepared of them, into one file."""
+def write_result(path: Path, opened: list[ReplayStep], archives: Iterable[FetchedArchive], replayer: Replayer) -> None:
+    """Put what came out of a batch, and the files that were prepared of its documents, into one file."""
     with tarfile.open(path, "w") as tar:
         _add(tar, _OPENED, _OPENED_TYPE.dump_json(opened))
         contents = (replayer.staging.contents(one.key).glob("*") for one in archives)
@@ -158,8 +156,8 @@ def write_result(
             tar.add(prepared, prepared.relative_to(replayer.root))
 
 
-def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
-    """The documents of a batch's archives, whose files are unpacked below the root of a replay.
+def take_result(result: Path, root: Path) -> list[ReplayStep]:
+    """What came out of each archive of a batch; its files are unpacked below the root of a replay.
 
     Raises OSError, and ValueError for what is no result.
     """
@@ -172,10 +170,7 @@ def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
             target.parent.mkdir(parents=True, exist_ok=True)
             path.rename(target)
     shutil.rmtree(folder)
-    return [
-        [one._replace(prepared=str(root / Path(one.prepared).name)) if one.prepared else one for one in some]
-        for some in found
-    ]
+    return found
 
 
 class ReplayWorkerResults(Exchange):
@@ -226,8 +221,8 @@ class ReplayWorkerResults(Exchange):
                 yield archive, path
                 stored.release(archive)
 
-    def take(self, number: int) -> list[list[OpenedDocument]] | None:
-        """The documents of a part's archives; None if this process has to prepare them."""
+    def take(self, number: int) -> list[ReplayStep] | None:
+        """What came out of each archive of a part; None if this process has to prepare them."""
         name = _name(number)
         if name not in self._keys:
             return None

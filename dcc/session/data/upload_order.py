@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from typing import Final, TypeVar
 
 from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import SubmissionKey
@@ -61,7 +61,10 @@ class DueDocument:
         return self.key.action is Action.DELETE and self.name.kind is DocumentKind.SPECIMEN
 
 
-def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
+Due = TypeVar("Due", bound=DueDocument)
+
+
+def in_order_of_upload(documents: Iterable[Due]) -> list[Due]:
     """The documents in the order of upload, whatever their archives.
 
     Specimens before experiments, then by date, increment and centre. Exception: before a document deletes specimens
@@ -69,14 +72,14 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
     Those up to the last of the same archive come first too.
     """
     ordered = sorted(documents, key=lambda document: document.upload_order)
-    waiting: dict[str, deque[DueDocument]] = defaultdict(deque)
+    waiting: dict[str, deque[Due]] = defaultdict(deque)
     last_of_zip: dict[tuple[int, str], tuple[date, int]] = {}
     for document in ordered:
         if document.name.kind is DocumentKind.EXPERIMENT:
             waiting[document.name.centre].append(document)
             last_of_zip[document.za_id, document.name.centre] = document.moment
     sent: set[int] = set()
-    result: list[DueDocument] = []
+    result: list[Due] = []
     for document in ordered:
         if document.takes_away_specimens:
             experiments = waiting[document.name.centre]
@@ -91,16 +94,16 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
 
 
 def groups_to_apply(
-    documents: Iterable[DueDocument],
-    is_addition: Callable[[DueDocument], bool],
-    file_of: Callable[[DueDocument], Hashable],
+    documents: Iterable[Due],
+    is_addition: Callable[[Due], bool],
+    file_of: Callable[[Due], Hashable],
     max_files: int,
-) -> Iterator[list[DueDocument]]:
+) -> Iterator[list[Due]]:
     """Documents in their order, in groups for one transaction each: additions, as many as it takes, or one other.
 
     Those of a group have their rows in `max_files` prepared files at most, which `file_of` tells apart.
     """
-    group: list[DueDocument] = []
+    group: list[Due] = []
     size, files = 0, set[Hashable]()
     for document in documents:
         size += document.size_bytes
