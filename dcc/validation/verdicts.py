@@ -6,13 +6,11 @@ import pickle
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from dcc.declarations import rule_of
 from dcc.errors import DocumentError
 from dcc.messages import mark, message
-from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem
 from dcc.vocabulary import EntityKind
 
@@ -29,9 +27,13 @@ class EntityInDocument(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleProblem(Problem):
-    """A finding of a rule on the content of a document, with the entity that it is in."""
+    """A finding of a rule on the content of a document, with the entity that it is in.
+
+    It `may_be_there`: what no checked document has may have been submitted before.
+    """
 
     entity: EntityInDocument | None = field(default=None, compare=False)
+    may_be_there: bool = field(default=False, compare=False)
 
 
 @dataclass
@@ -58,22 +60,22 @@ class PathVerdict:
         """Add findings in the order of lines: of those that fail a document, and of the others, `most` in all."""
         for problem in problems:
             of_sort = self.errors if problem.is_error else self.warnings
-            if len(of_sort) < most:
+            if isinstance(problem, RuleProblem) and problem.may_be_there:
+                self.missing.append(problem)
+            elif len(of_sort) < most:
                 of_sort.append(problem)
         for of_sort in (self.errors, self.warnings):
             of_sort.sort(key=lambda problem: problem.line or 0)
 
-    def add_later(self, later: LaterFindings, most: int, awaiting: Collection[str]) -> None:
-        """Add what other documents add; `awaiting` are the rules about what may have been submitted before."""
+    def add_later(self, later: LaterFindings, most: int) -> None:
+        """Add what other documents add, as `add` does."""
         for some in (self.errors, self.warnings):
             if later.takes_no_effect:
                 some[:] = [one for one in some if one.kind != rule_of(one.code)]
             # Behind a full list may be more than it tells.
             elif len(some) < most:
                 some[:] = later.standing(some)
-        problems = later.standing(later.problems)
-        self.add((problem for problem in problems if problem.kind not in awaiting), most)
-        self.missing += (problem for problem in problems if problem.kind in awaiting)
+        self.add(later.standing(later.problems), most)
 
     def with_documents(self) -> Iterator[PathVerdict]:
         """The verdict, with the error that documents of it fail, if any, and those on its documents."""
@@ -101,19 +103,6 @@ class LaterFindings(NamedTuple):
         if not self.former:
             return problems
         return [one for one in problems if not (isinstance(one, RuleProblem) and one.entity in self.former)]
-
-
-class DocumentToJudge(NamedTuple):
-    """A document: its file, its action, its name if that conforms, and the archive that it is in, if any.
-
-    `takes_effect`: whether a session applies it if it is valid, since it takes its archive.
-    """
-
-    path: Path
-    action: Action
-    name: DocumentName | None = None
-    archive: Path | None = None
-    takes_effect: bool = True
 
 
 class DraftFile:
