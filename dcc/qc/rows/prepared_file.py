@@ -37,7 +37,7 @@ from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, entity_key_of
 from dcc.qc.rows.lines import as_lines, with_fields
 from dcc.qc.rows.procedures import OF_RUN
-from dcc.qc.rows.types import Limits, Row, TooLong, Value
+from dcc.qc.rows.types import Limits, NamedRows, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
@@ -116,6 +116,7 @@ class PreparedWriter:
         self.last = dict.fromkeys((*columns.names, _ENTRY), 0)
         self._of_run = itemgetter(*map(columns.names[_RUN].index, OF_RUN))
         self._of_runs: dict[Value, Row] = {}
+        self.named = NamedRows(columns.names)
         self.new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._numbers = itertools.count(1)
         self.documents: list[dict[str, Any]] = []
@@ -176,7 +177,7 @@ class DocumentWriter:
         self._writer, self._number, self._kind = writer, number, kind
         self._before = dict(writer.last)
         self._tables: dict[str, list[Row]] = {table: [] for table in writer.columns.names}
-        self._builder = RowBuilder(number, writer.new_ids, self._tables, writer.columns.limits)
+        self._builder = RowBuilder(number, writer.new_ids, self._tables, writer.columns.limits, writer.named)
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._content = ContentDigest()
         self._block: contents.Block | None = None
@@ -204,12 +205,11 @@ class DocumentWriter:
         self._numbers[name] = number = self._numbers.get(name, 0) + 1
         path, kind = f"{self._path}/{name}[{number}]", contents.kind_of(content)
         key = entity_key_of(self._block, content)
-        row = self._builder.add_entity(content) if self._usable else None
-        if row is None or isinstance(row, TooLong):
-            self._note(kind, content.line, path, key, None, row)
+        row_id = self._builder.add_entity(kind, content) if self._usable else None
+        if row_id is None or isinstance(row_id, TooLong):
+            self._note(kind, content.line, path, key, None, row_id)
             return
-        self._tables[kind.value].append(row.values)
-        self._note(kind, content.line, path, key, row.id, None)
+        self._note(kind, content.line, path, key, row_id, None)
         rows, text = self._flushed
         held_rows, held_text = self._builder.held_rows - rows, self._builder.held_text - text
         if held_rows > self._writer.rows_held or held_text > _TEXT_HELD:

@@ -30,6 +30,23 @@ class TooLong(NamedTuple):
     limit: int
 
 
+class NamedRows:
+    """Makes rows of elements by the names of columns, in the order of each table's `columns`."""
+
+    def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
+        self._columns = columns
+        self._in_order: dict[tuple[str, ...], Callable[[Sequence[Any]], Row]] = {}
+
+    def row(self, table: str, element: tuple[Any, ...], **given: Value) -> Row:
+        """The row of an element, a named tuple: the values given, the others from its fields of the columns' names."""
+        made_of = (table, *given)
+        in_order = self._in_order.get(made_of)
+        if in_order is None:
+            names = (*given, *element._fields)  # type: ignore[attr-defined]
+            in_order = self._in_order[made_of] = itemgetter(*map(names.index, self._columns[table]))
+        return in_order((*given.values(), *element))
+
+
 def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
     """The length checks of each table's rows; equal limits share checks, which remember fitting texts."""
     return _checks(tuple(limits.items()))
