@@ -118,38 +118,33 @@ def convert_files(
                 conversion.refused.append((file.place, file.path.stat().st_size, Problem.of(error)))
                 continue
             submitted = SubmittedFile(file.place, file.path, archive.centre)
-            most = max(min(max_problems, problems_left), 1)
-            size, md5, problems = convert_file(converter, submitted, kind, target / named, left, most, check_room)
-            left, problems_left = left - size, problems_left - len(problems)
+            made = _FileConversion(converter, submitted, kind, left, max(min(max_problems, problems_left), 1))
+            md5 = write_pieces(_with_room(made.pieces(), check_room), target / named)
+            size = (target / named).stat().st_size
+            left, problems_left = left - size, problems_left - len(made.problems)
             document = ExtractedDocument(parsed, target / named, size, md5, file.place, file.archives)
             conversion.documents.append(document)
-            if problems:
-                conversion.problems[named] = problems
+            if made.problems:
+                conversion.problems[named] = tuple(made.problems)
     return conversion
 
 
-def convert_file(
-    converter: Converter,
-    file: SubmittedFile,
-    kind: DocumentKind,
-    target: Path,
-    max_bytes: int,
-    max_problems: int,
-    check_room: Callable[[int], object] = lambda _: None,
-) -> tuple[int, str, tuple[Problem, ...]]:
-    """Write the document of a kind for a file to the new `target`; returns its size, its MD5, and problems of the file.
+def _with_room(pieces: Iterator[bytes], check_room: Callable[[int], object]) -> Iterator[bytes]:
+    for piece in pieces:
+        check_room(len(piece))
+        yield piece
 
-    `check_room` is called as by `convert_files`. Raises OSError if it cannot be written.
+
+def convert_file(
+    converter: Converter, file: SubmittedFile, kind: DocumentKind, target: Path, max_bytes: int, max_problems: int
+) -> list[Problem]:
+    """Write the document of a kind for a file to the new `target`; returns problems of the file.
+
+    Raises OSError if it cannot be written.
     """
     conversion = _FileConversion(converter, file, kind, max_bytes, max_problems)
-
-    def pieces() -> Iterator[bytes]:
-        for piece in conversion.pieces():
-            check_room(len(piece))
-            yield piece
-
-    md5 = write_pieces(pieces(), target)
-    return target.stat().st_size, md5, tuple(conversion.problems)
+    write_pieces(conversion.pieces(), target)
+    return conversion.problems
 
 
 @dataclass

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -48,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _REPLAYER: Final = "replayer"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
-_ARCHIVES, _OPENED = "archives.json", "opened.json"
+_ARCHIVES: Final = "archives.json"
 _ARCHIVES_TYPE: Final = TypeAdapter(list[FetchedArchive])
 _OPENED_TYPE: Final = TypeAdapter(list[ReplayStep])
 
@@ -130,13 +129,13 @@ def prepare_replay_batch(settings: Settings, replayer_key: str, name: str) -> in
                     ArchiveToOpen(one.key, one.centre, _fetched(one, stored, folder), one.md5) for one in archives
                 ]
                 opened = run("prepare", f"{archives[0].key}", to_open).result(settings.worker_patience)
-                write_result(folder / "result.tar", opened, archives, replayer)
+                write_result(folder / f"{name}.tar", opened, archives, replayer)
             except TimeoutError:
                 raise
             except (DccError, OSError, ValueError) as error:
                 log.warning("%s and those with it are left to the replay: %s", archives[0].key, error)
                 return 0
-        return len(archives) if given.leave(name, folder / "result.tar") else 0
+        return len(archives) if given.leave(name, folder / f"{name}.tar") else 0
 
 
 def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Path:
@@ -150,7 +149,7 @@ def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Pat
 def write_result(path: Path, opened: list[ReplayStep], archives: Iterable[FetchedArchive], replayer: Replayer) -> None:
     """Put what came out of a batch, and the files that were prepared of its documents, into one file."""
     with tarfile.open(path, "w") as tar:
-        _add(tar, _OPENED, _OPENED_TYPE.dump_json(opened))
+        _add(tar, f"{path.stem}.json", _OPENED_TYPE.dump_json(opened))
         contents = (replayer.staging.contents(one.key).glob("*") for one in archives)
         for prepared in chain(replayer.root.glob("*.rows*"), *contents):
             tar.add(prepared, prepared.relative_to(replayer.root))
@@ -161,16 +160,8 @@ def take_result(result: Path, root: Path) -> list[ReplayStep]:
 
     Raises OSError, and ValueError for what is no result.
     """
-    folder = result.with_suffix("")
-    unpack(result, folder)
-    found = _OPENED_TYPE.validate_json((folder / _OPENED).read_bytes())
-    for path in folder.rglob("*"):
-        if path.is_file() and path != folder / _OPENED:
-            target = root / path.relative_to(folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(target)
-    shutil.rmtree(folder)
-    return found
+    unpack(result, root)
+    return _OPENED_TYPE.validate_json((root / f"{result.stem}.json").read_bytes())
 
 
 class ReplayWorkerResults(Exchange):

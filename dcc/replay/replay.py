@@ -30,9 +30,10 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.database import EMPTY_TABLES, QC_DATABASE
+from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
-from dcc.qc.reference.snapshots import load_active
+from dcc.qc.reference.snapshots import ActiveReference, load_active
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
 from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_workers, processes_of
@@ -137,12 +138,12 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayP
         proposed = {name: read_source(engine, settings, name) for name in proposal.reference}
         columns = columns_for(engine)._replace(left_out=EMPTY_TABLES)
     sets: dict[str, Any] = {**{snapshot.name: snapshot for snapshot in active}, **proposed}
+    reference = ReferenceData(**sets, imits_names=names)
     return Replayer(
         root,
         Setup.from_settings(settings, known),
-        PreparationBasis(ReferenceData(**sets, imits_names=names), "", today, columns),
-        waivers,
-        settings.max_document_errors,
+        PreparationBasis(reference, "", today, columns),
+        JudgingBasis(ActiveReference(reference, {}), waivers, today, settings.max_document_errors),
         settings.hold_threshold,
         delegations,
         proposal.rules,

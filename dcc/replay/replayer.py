@@ -41,7 +41,6 @@ from dcc.qc.database import scratch_database
 from dcc.qc.judging import documents as judging
 from dcc.qc.judging.documents import lock_documents, newest_document
 from dcc.qc.judging.lookups import SqlLookups, questionable
-from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
 from dcc.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, DocumentKey, ReplayFact, ReplayVerdict, failed
@@ -49,7 +48,6 @@ from dcc.rights import Delegations
 from dcc.rules.checking import all_rules, check_against_others, check_contents, refused_blocks
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, unpacked
-from dcc.rules.waivers import Waiver
 from dcc.session.data.document_problems import problems_of
 from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.session.prepare.archive_checks import ArchiveChecker, Setup, UnopenedArchive
@@ -108,8 +106,7 @@ class Replayer:
     root: Path
     setup: Setup
     basis: PreparationBasis
-    waivers: tuple[Waiver, ...]
-    limit: int
+    judging_basis: judging.JudgingBasis
     hold_threshold: int | None
     delegations: Delegations
     rules: str | None = None
@@ -125,13 +122,6 @@ class Replayer:
     def staging(self) -> Staging:
         """Where documents are extracted; those that have to be read again stay."""
         return Staging(self.root / "staging")
-
-    @cached_property
-    def judging_basis(self) -> judging.JudgingBasis:
-        """What documents are judged by."""
-        return judging.JudgingBasis(
-            ActiveReference(self.basis.reference, {}), self.waivers, self.basis.today, self.limit
-        )
 
     def require_rules(self, module: str) -> None:
         """Raise ConfigurationError if a proposed module registers no rule."""
@@ -285,7 +275,7 @@ class _Application:
             return
         outcome = HELD if applied.state is DocumentState.HELD else failed(Phase.UPLOAD)
         entries = [finding.entry() for finding in applied.findings]
-        verdict = _verdict(outcome, problems_of(entries, len(entries), self._replayer.limit))
+        verdict = _verdict(outcome, problems_of(entries, len(entries), self._replayer.judging_basis.limit))
         self.done.verdicts.append((_key_of(one), verdict))
 
 

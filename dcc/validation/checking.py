@@ -214,7 +214,7 @@ class _Check:
                 target = Path(directory) / kind
                 file = SubmittedFile(path.name, path, None)
                 limit = self.settings.max_archive_bytes, self.settings.max_document_errors
-                of_document.errors += convert_file(converter, file, kind, target, *limit)[2]
+                of_document.errors += convert_file(converter, file, kind, target, *limit)
                 if not of_document.errors:
                     of_document.errors += self.checker.validate(target, kind)
                 if self.judge is not None:

@@ -325,8 +325,7 @@ def count_file(place: str, path: Path, schemas: SchemaSet) -> Counts:
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         for kind in kinds_of(converter, name):
             target, file = Path(folder) / kind, SubmittedFile(name, path, "any")
-            problems = convert_file(converter, file, kind, target, 2**40, 1)[2]
-            if problems:
+            if problems := convert_file(converter, file, kind, target, 2**40, 1):
                 raise ConversionError(problems[0].message)
             counted.append(count_entities(target, kind))
     return _sum(counted)
