@@ -38,8 +38,7 @@ from dcc.phases import Phase
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.database import scratch_database
-from dcc.qc.judging import documents as judging
-from dcc.qc.judging.documents import lock_documents, newest_document
+from dcc.qc.judging.documents import JudgingBasis, assess, lock_documents, newest_document
 from dcc.qc.judging.lookups import SqlLookups, questionable
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
@@ -106,7 +105,7 @@ class Replayer:
     root: Path
     setup: Setup
     basis: PreparationBasis
-    judging_basis: judging.JudgingBasis
+    judging_basis: JudgingBasis
     hold_threshold: int | None
     delegations: Delegations
     rules: str | None = None
@@ -323,7 +322,7 @@ class _Judging:
 
     def _verdict(self, one: ReplayDocument, findings: Sequence[Finding]) -> ReplayVerdict:
         document = lock_documents(self._connection, [one.id])[one.id]
-        judged = judging.assess(self._connection, document, findings, self._basis)
+        judged = assess(self._connection, document, findings, self._basis)
         problems = problems_of(judged.findings, sum(judged.counts.values()), self._basis.limit)
         return _verdict(failed(Phase.DATA) if judged.failed else ACCEPTED, problems)
 
