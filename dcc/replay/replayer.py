@@ -238,10 +238,7 @@ class _Application:
     def apply(self, documents: Sequence[ReplayDocument]) -> None:
         """Apply the documents of a session: additions in groups, all others one by one."""
         first_of_batch = run_reading(self._engine, newest_document, patience_seconds=0) + 1
-        ordered = in_order_of_upload(documents)
-        for group in groups_to_apply(
-            ordered, lambda one: one.key.action is Action.ADD, lambda one: one.prepared, MAX_ATTACHED
-        ):
+        for group in groups_to_apply(in_order_of_upload(documents), lambda one: one.prepared, MAX_ATTACHED):
             self._apply(group, first_of_batch)
 
     def _apply(self, group: Sequence[ReplayDocument], first_of_batch: int) -> None:
@@ -264,9 +261,8 @@ class _Application:
             self._take(one, result)
 
     def _to_apply(self, one: ReplayDocument, first_of_batch: int) -> DocumentWithRows:
-        to_apply = document_to_apply(one, self._replayer.delegations, first_of_batch)
-        prepared = self._files.document(one)
-        return DocumentWithRows(replace(to_apply, rights=None) if one.was_applied else to_apply, prepared)
+        delegations = None if one.was_applied else self._replayer.delegations
+        return DocumentWithRows(document_to_apply(one, delegations, first_of_batch), self._files.document(one))
 
     def _take(self, one: ReplayDocument, applied: AppliedDocument) -> None:
         if applied.state is DocumentState.APPLIED:

@@ -41,7 +41,6 @@ from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import DocumentWriter, PreparedFile, PreparedWriter
 from dcc.reference.loading import ReferenceData
-from dcc.rights import Delegations
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import (
     ABOUT_SPECIMENS,
@@ -207,7 +206,7 @@ class Judge:
         # Threads give them in any order, in which those of one name would stay.
         due = in_order_of_upload(sorted(self._documents, key=lambda one: one.path))
         with closing(PreparedFile(self._rows)) as file:
-            for group in groups_to_apply(due, lambda one: one.key.action is Action.ADD, lambda _: file, 1):
+            for group in groups_to_apply(due, lambda _: file, 1):
                 documents = [_with_rows(one, file) for one in group]
                 applied = apply_documents(self._engine, documents, patience_seconds=0)
                 for one, result in zip(group, applied, strict=True):
@@ -277,8 +276,8 @@ def judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) ->
 
 def _with_rows(one: DueDocument, file: PreparedFile) -> DocumentWithRows:
     # Nobody knows what centres delegated, and none is late among documents that are submitted together.
-    number, to_apply = str(one.xml_id), document_to_apply(one, Delegations(), first_of_batch=1)
-    return DocumentWithRows(replace(to_apply, zip_file=number, rights=None), file.document(number, number))
+    number, to_apply = str(one.xml_id), document_to_apply(one, None, first_of_batch=1)
+    return DocumentWithRows(replace(to_apply, zip_file=number), file.document(number, number))
 
 
 def _written(contents: Iterable[Content], rows: DocumentWriter) -> Iterator[Content]:
