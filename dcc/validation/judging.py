@@ -172,8 +172,8 @@ class Judge:
         # The rest, after the rules stopped; a session checks no rule on documents that delete.
         for _ in contents:
             pass
-        number, origin = str(document.xml_id), document.origin
-        rows.finish(number, number, None, None if origin is None else origin.to_json())
+        number = str(document.xml_id)
+        rows.finish(number, number, None, document.origin)
         if self._writer.documents[-1]["whole"]:
             return document
         return replace(document, copy=shutil.copyfile(path, self._folder / number))

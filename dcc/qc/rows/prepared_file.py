@@ -32,6 +32,7 @@ from zlib import crc32
 from dcc.documents import contents
 from dcc.documents.content_digest import ContentDigest
 from dcc.documents.forms import path_of_centre
+from dcc.documents.origins import Origin
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, entity_key_of
@@ -215,11 +216,8 @@ class DocumentWriter:
         if held_rows > self._writer.rows_held or held_text > _TEXT_HELD:
             self._flush()
 
-    def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None, origin: str | None = None) -> None:
-        """Write the rest; `findings` are those of the rules that need this document alone, None if unknown.
-
-        `origin` is what it was converted from, as JSON.
-        """
+    def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None, origin: Origin | None = None) -> None:
+        """Write the rest; `findings` are those of the rules that need this document alone, None if unknown."""
         self._flush()
         facts = {
             "file_name": file_name,
@@ -231,7 +229,7 @@ class DocumentWriter:
             "centres": sorted(self._centres),
             "whole": self._whole,
             "findings": findings,
-            "origin": origin,
+            "origin": None if origin is None else origin.to_json(),
         }
         self._writer.documents.append(facts)
 
@@ -260,8 +258,8 @@ class PreparedDocument:
 
     `rows` tells by table the last row before the document and its own last one, by their ids where they have any, else
     by their numbers. `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`:
-    all of its entities have rows. `findings` and `origin` are as they were given to the writer. `content` is the digest
-    of what it says (`dcc.documents.content_digest`).
+    all of its entities have rows. `findings` are as they were given to the writer, and `origin` in JSON. `content` is
+    the digest of what it says (`dcc.documents.content_digest`).
     """
 
     file: PreparedFile

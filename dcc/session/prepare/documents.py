@@ -172,7 +172,7 @@ def _prepare(key: SubmissionKey, document: DocumentToPrepare, writer: PreparedWr
             pass
     if taken.error is not None:
         raise taken.error
-    rows.finish(name, document.md5 or "", findings, None if origin is None else origin.to_json())
+    rows.finish(name, document.md5 or "", findings, origin)
 
 
 def _findings_of(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
