@@ -18,7 +18,7 @@ from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
-from dcc.validation.checking import check_paths
+from dcc.validation.path_checks import check_paths
 from tests.rules.test_rules import EXAMPLES
 from tests.support import data_installations
 from tests.support.asking import column_in, rows_in

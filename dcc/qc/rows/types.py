@@ -42,6 +42,8 @@ class NamedRows:
         made_of = (table, *given)
         in_order = self._in_order.get(made_of)
         if in_order is None:
+            if unknown := given.keys() - self._columns[table]:
+                raise KeyError(f"{table} has no columns {unknown}")
             names = (*given, *element._fields)  # type: ignore[attr-defined]
             in_order = self._in_order[made_of] = itemgetter(*map(names.index, self._columns[table]))
         return in_order((*given.values(), *element))

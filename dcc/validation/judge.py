@@ -1,6 +1,6 @@
 """Judges valid documents by all rules, with the functions of a session: they are applied to a scratch QC database.
 
-`checking` imports this module only to judge by rules: checking against the schema needs none.
+`path_checks` imports this module only to judge by rules: checking against the schema needs none.
 """
 
 from __future__ import annotations

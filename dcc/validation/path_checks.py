@@ -33,7 +33,7 @@ from dcc.validation.verdicts import DraftFile, PathVerdict
 
 if TYPE_CHECKING:
     from dcc.reference.loading import ReferenceData
-    from dcc.validation.judging import Judge
+    from dcc.validation.judge import Judge
 
 
 _NO_TABLE = mark(
@@ -102,7 +102,7 @@ def check_paths(
 
 def _judge_by(schemas: SchemaSet, reference: ReferenceData, settings: Settings) -> AbstractContextManager[Judge]:
     # Which loads what knows the QC database: that takes longer than checking a few files.
-    from dcc.validation.judging import judge_by
+    from dcc.validation.judge import judge_by
 
     return judge_by(schemas, reference, settings.max_document_errors)
 
