@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from dcc.errors import DccError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.naming import MANIFEST_ENDINGS
 from dcc.replay import worker
-from dcc.replay.replayer import ArchiveToOpen, Replayer, ReplayStep
+from dcc.replay.replayer import ArchiveToOpen, Replayer, StepResult
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
 from dcc.runtime.logging_setup import NOTICE
 from dcc.runtime.worker_processes import WorkerProcesses
@@ -49,7 +49,7 @@ _REPLAYER: Final = "replayer"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
 _ARCHIVES: Final = "archives.json"
 _ARCHIVES_TYPE: Final = TypeAdapter(list[FetchedArchive])
-_OPENED_TYPE: Final = TypeAdapter(list[ReplayStep])
+_OPENED_TYPE: Final = TypeAdapter(list[StepResult])
 
 Part = list[StoredArchive]
 
@@ -146,8 +146,8 @@ def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Pat
     return found
 
 
-def write_result(path: Path, opened: list[ReplayStep], archives: Iterable[FetchedArchive], replayer: Replayer) -> None:
-    """Put what came out of a batch, and the files that were prepared of its documents, into one file."""
+def write_result(path: Path, opened: list[StepResult], archives: Iterable[FetchedArchive], replayer: Replayer) -> None:
+    """Put the results of a batch, and the files that were prepared of its documents, into one file."""
     with tarfile.open(path, "w") as tar:
         _add(tar, f"{path.stem}.json", _OPENED_TYPE.dump_json(opened))
         contents = (replayer.staging.contents(one.key).glob("*") for one in archives)
@@ -155,8 +155,8 @@ def write_result(path: Path, opened: list[ReplayStep], archives: Iterable[Fetche
             tar.add(prepared, prepared.relative_to(replayer.root))
 
 
-def take_result(result: Path, root: Path) -> list[ReplayStep]:
-    """What came out of each archive of a batch; its files are unpacked below the root of a replay.
+def take_result(result: Path, root: Path) -> list[StepResult]:
+    """The results of the archives of a batch, whose files are unpacked below the root of a replay.
 
     Raises OSError, and ValueError for what is no result.
     """
@@ -212,8 +212,8 @@ class ReplayWorkerResults(Exchange):
                 yield archive, path
                 stored.release(archive)
 
-    def take(self, number: int) -> list[ReplayStep] | None:
-        """What came out of each archive of a part; None if this process has to prepare them."""
+    def take(self, number: int) -> list[StepResult] | None:
+        """The results of the archives of a part; None if this process has to prepare them."""
         name = _name(number)
         if name not in self._keys:
             return None

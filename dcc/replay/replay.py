@@ -37,7 +37,7 @@ from dcc.qc.reference.snapshots import ActiveReference, load_active
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
 from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_workers, processes_of
-from dcc.replay.replayer import ArchiveToOpen, ReplayDocument, Replayer, ReplayStep
+from dcc.replay.replayer import ArchiveToOpen, ReplayDocument, Replayer, StepResult
 from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, find_archives, grouped
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.runtime.clock import utc_today
@@ -172,7 +172,7 @@ class _Work:
     ) -> None:
         """Take what workers prepared; fetch, open and prepare all other archives, a limited number at once."""
 
-        def begin(number: int, part: Part) -> tuple[Part, Callable[[], list[ReplayStep]]]:
+        def begin(number: int, part: Part) -> tuple[Part, Callable[[], list[StepResult]]]:
             if results is not None and (opened := results.take(number)) is not None:
                 return part, lambda: opened
             found = [(one, path) for one in part if (path := stored.fetch(one)) is not None]
@@ -180,7 +180,7 @@ class _Work:
             named = ", ".join(str(one.key) for one in given)
             return [one for one, _ in found], self._run("prepare", named, given).result if given else list
 
-        def end(part: Part, begun: Future[tuple[Part, Callable[[], list[ReplayStep]]]]) -> None:
+        def end(part: Part, begun: Future[tuple[Part, Callable[[], list[StepResult]]]]) -> None:
             fetched, opened = begun.result()
             for archive, (verdicts, documents) in zip(fetched, opened(), strict=True):
                 self._verdicts.update(verdicts)

@@ -88,8 +88,8 @@ class ReplayDocument(DueDocument):
 Verdicts: TypeAlias = list[tuple[DocumentKey, ReplayVerdict]]
 
 
-class ReplayStep(NamedTuple):
-    """What comes out of a step: verdicts on documents that it was the last for, and those that go on."""
+class StepResult(NamedTuple):
+    """The result of a step: verdicts on the documents that end there, and the documents that go on."""
 
     verdicts: Verdicts
     documents: list[ReplayDocument]
@@ -128,37 +128,37 @@ class Replayer:
         if not any(rule.check.__module__.partition(".")[0] == package for rule in all_rules().values()):
             raise ConfigurationError(f"The module {module} registers no rule. Name the module with the rules.")
 
-    def prepare(self, archives: Sequence[ArchiveToOpen]) -> list[ReplayStep]:
-        """Open archives, and prepare their documents; what came out of each.
+    def prepare(self, archives: Sequence[ArchiveToOpen]) -> list[StepResult]:
+        """Open archives, and prepare their documents; returns the result of each.
 
         The verdict on an archive that is not opened has no name of a document. Raises DiskFullError and OSError.
         """
         by_action = groupby(archives, key=lambda one: one.key.action)
         return [step for _, same in by_action for step in self._prepare(list(same))]
 
-    def _prepare(self, archives: Sequence[ArchiveToOpen]) -> list[ReplayStep]:
+    def _prepare(self, archives: Sequence[ArchiveToOpen]) -> list[StepResult]:
         """Prepare archives of one action in one file, which tells documents by their names and texts alone."""
         target = self.root / f"{uuid.uuid4().hex}.rows"
         writer = PreparedWriter(target, self.basis.name, self.basis.columns)
         opened = [self._open(archive, writer, target) for archive in archives]
         writer.close()
         file = PreparedFile(target)
-        return [ReplayStep(verdicts, [self._prepared(one, file) for one in some]) for verdicts, some in opened]
+        return [StepResult(verdicts, [self._prepared(one, file) for one in some]) for verdicts, some in opened]
 
-    def _open(self, archive: ArchiveToOpen, writer: PreparedWriter, target: Path) -> ReplayStep:
+    def _open(self, archive: ArchiveToOpen, writer: PreparedWriter, target: Path) -> StepResult:
         key = archive.key
         self.staging.prepare(key)
         contents = self.staging.contents(key)
         found = self.checker.check(archive.path, contents, archive.md5)
         if isinstance(found, UnopenedArchive):
-            return ReplayStep([(DocumentKey(key, ""), ReplayVerdict(NOT_OPENED))], [])
+            return StepResult([(DocumentKey(key, ""), ReplayVerdict(NOT_OPENED))], [])
         try:
             faults = prepare_into(
                 writer, ArchiveToPrepare(key, archive.centre, target, valid_documents(found)), self.basis
             )
         except (sqlite3.Error, OSError) as error:
             raise self._unwritable(error) from error
-        opened = ReplayStep([], [])
+        opened = StepResult([], [])
         for one, problems in found.documents:
             fault = faults.get(one.name.file_name)
             if isinstance(fault, sqlite3.Error | OSError):
@@ -189,7 +189,7 @@ class Replayer:
         """The place of a document's text."""
         return self.staging.contents(document.key) / document.name.file_name
 
-    def apply(self, database: str, documents: Sequence[ReplayDocument]) -> ReplayStep:
+    def apply(self, database: str, documents: Sequence[ReplayDocument]) -> StepResult:
         """Apply documents to a scratch QC database of that name in their order, session by session.
 
         They share no data with documents that are applied apart from them.
@@ -233,7 +233,7 @@ class _Files:
 class _Application:
     def __init__(self, replayer: Replayer, engine: Engine, files: _Files) -> None:
         self._replayer, self._engine, self._files = replayer, engine, files
-        self.done = ReplayStep([], [])
+        self.done = StepResult([], [])
 
     def apply(self, documents: Sequence[ReplayDocument]) -> None:
         """Apply the documents of a session: additions in groups, all others one by one."""
