@@ -110,10 +110,7 @@ def _judge_by(schemas: SchemaSet, reference: ReferenceData, settings: Settings) 
 def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVerdict]:
     """The verdicts of the stored drafts, with `most` errors and warnings; their file is closed at the end."""
     with closing:
-        for draft, later in kept.drafts():
-            for one in (draft, *draft.documents):
-                if one.path in later:
-                    one.add_later(later[one.path], most)
+        for draft in kept.drafts(most):
             yield from draft.with_documents()
 
 

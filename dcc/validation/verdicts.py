@@ -134,13 +134,15 @@ class DraftFile:
             pickle.dump(some, self._file)
         pickle.dump([], self._file)
 
-    def drafts(self) -> Iterator[tuple[PathVerdict, dict[str, LaterFindings]]]:
-        """The drafts, each with the additions for it or its documents, by path."""
+    def drafts(self, most: int) -> Iterator[PathVerdict]:
+        """The drafts, with the additions to them and their documents, of which each has `most` errors and warnings."""
         for place in self._drafts:
             self._file.seek(place)
             draft: PathVerdict = self._next()
-            paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
-            yield draft, {path: self._additions(path) for path in paths}
+            for one in (draft, *draft.documents):
+                if one.path in self._later:
+                    one.add_later(self._additions(one.path), most)
+            yield draft
 
     def _additions(self, path: str) -> LaterFindings:
         takes_no_effect = False
