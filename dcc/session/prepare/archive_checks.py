@@ -193,9 +193,8 @@ class ArchiveChecker:
             refused = [(file.place, file.path.stat().st_size, Problem.of(error)) for file in found.files]
             return replace(found, refused=(*found.refused, *refused)), {}
         with disk_errors(archive.name, target):
-            conversion = convert_files(
-                found.files,
-                found.documents,
+            return convert_files(
+                found,
                 target,
                 name,
                 setup.naming,
@@ -203,11 +202,6 @@ class ArchiveChecker:
                 max_problems=setup.max_document_errors,
                 check_room=partial(Allowance(setup.limits, archive).check_room, target),
             )
-        documents = sorted(
-            (*found.documents, *conversion.documents), key=lambda document: document.name.processing_order
-        )
-        taken = replace(found, documents=tuple(documents), refused=(*found.refused, *conversion.refused))
-        return taken, conversion.problems
 
     def validate(self, document: Path, kind: DocumentKind | None, most: int | None = None) -> list[Problem]:
         """The problems of a document, of the kind of its root element unless one is given; raises OSError.
