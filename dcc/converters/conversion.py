@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from dcc.archives.entries import write_pieces
-from dcc.archives.extraction import ExtractedDocument, ExtractedFile
+from dcc.archives.extraction import ExtractedArchive, ExtractedDocument
 from dcc.converters.base import ConversionFault, Converter, SubmittedFile
 from dcc.converters.csv_tables import CsvTables
 from dcc.declarations import code_of, standing_at
@@ -71,21 +71,8 @@ def kinds_of(converter: Converter, name: str) -> tuple[DocumentKind, ...]:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """The results of files: the documents, and the problems of those that are incomplete, by their names.
-
-    `refused` are files without a free name, as (path, size, reason).
-    """
-
-    documents: list[ExtractedDocument] = field(default_factory=list)
-    problems: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
-    refused: list[tuple[str, int, Problem]] = field(default_factory=list)
-
-
 def convert_files(
-    files: Sequence[ExtractedFile],
-    documents: Sequence[ExtractedDocument],
+    found: ExtractedArchive,
     target: Path,
     archive: ArchiveName,
     naming: NamingConvention,
@@ -93,18 +80,20 @@ def convert_files(
     max_bytes: int,
     max_problems: int,
     check_room: Callable[[int], object],
-) -> Conversion:
-    """Make documents of files in `target`, in addition to the `documents` of an archive with that name.
+) -> tuple[ExtractedArchive, dict[str, tuple[Problem, ...]]]:
+    """Make documents in `target` of the files of an archive with that name.
 
-    They are named after the archive, with free numbers from its own on. `max_bytes` limits all of them together, and
-    `max_problems` each, as FULL_LISTS says; `check_room` is called with the bytes that are written next, and may raise.
-    Raises OSError.
+    Returns the archive with them, and the problems of those that are incomplete, by their names. They are named after
+    the archive, with free numbers from its own on; files without a free name are refused. `max_bytes` limits all of
+    them together, and `max_problems` each, as FULL_LISTS says; `check_room` is called with the bytes that are written
+    next, and may raise. Raises OSError.
     """
-    conversion = Conversion()
+    documents, refused = list(found.documents), list(found.refused)
+    problems: dict[str, tuple[Problem, ...]] = {}
     taken = {document.name.file_name for document in documents}
     numbers = dict.fromkeys(DocumentKind, archive.inc)
     left, problems_left = max_bytes, FULL_LISTS * max_problems
-    for file in files:
+    for file in found.files:
         name = file.place.rpartition("/")[2]
         if (converter := converter_for(name)) is None:
             continue
@@ -115,41 +104,36 @@ def convert_files(
             try:
                 parsed = naming.parse_document_name(named, ANY_CENTRE)
             except BadFileNameError as error:
-                conversion.refused.append((file.place, file.path.stat().st_size, Problem.of(error)))
+                refused.append((file.place, file.path.stat().st_size, Problem.of(error)))
                 continue
             submitted = SubmittedFile(file.place, file.path, archive.centre)
-            most = max(min(max_problems, problems_left), 1)
-            size, md5, problems = convert_file(converter, submitted, kind, target / named, left, most, check_room)
-            left, problems_left = left - size, problems_left - len(problems)
-            document = ExtractedDocument(parsed, target / named, size, md5, file.place, file.archives)
-            conversion.documents.append(document)
-            if problems:
-                conversion.problems[named] = problems
-    return conversion
+            made = _FileConversion(converter, submitted, kind, left, max(min(max_problems, problems_left), 1))
+            md5 = write_pieces(_with_room(made.pieces(), check_room), target / named)
+            size = (target / named).stat().st_size
+            left, problems_left = left - size, problems_left - len(made.problems)
+            documents.append(ExtractedDocument(parsed, target / named, size, md5, file.place, file.archives))
+            if made.problems:
+                problems[named] = tuple(made.problems)
+    documents.sort(key=lambda document: document.name.processing_order)
+    return replace(found, documents=tuple(documents), refused=tuple(refused)), problems
+
+
+def _with_room(pieces: Iterator[bytes], check_room: Callable[[int], object]) -> Iterator[bytes]:
+    for piece in pieces:
+        check_room(len(piece))
+        yield piece
 
 
 def convert_file(
-    converter: Converter,
-    file: SubmittedFile,
-    kind: DocumentKind,
-    target: Path,
-    max_bytes: int,
-    max_problems: int,
-    check_room: Callable[[int], object] = lambda _: None,
-) -> tuple[int, str, tuple[Problem, ...]]:
-    """Write the document of a kind for a file to the new `target`; returns its size, its MD5, and problems of the file.
+    converter: Converter, file: SubmittedFile, kind: DocumentKind, target: Path, max_bytes: int, max_problems: int
+) -> list[Problem]:
+    """Write the document of a kind for a file to the new `target`; returns problems of the file.
 
-    `check_room` is called as by `convert_files`. Raises OSError if it cannot be written.
+    Raises OSError if it cannot be written.
     """
     conversion = _FileConversion(converter, file, kind, max_bytes, max_problems)
-
-    def pieces() -> Iterator[bytes]:
-        for piece in conversion.pieces():
-            check_room(len(piece))
-            yield piece
-
-    md5 = write_pieces(pieces(), target)
-    return target.stat().st_size, md5, tuple(conversion.problems)
+    write_pieces(conversion.pieces(), target)
+    return conversion.problems
 
 
 @dataclass

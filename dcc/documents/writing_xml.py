@@ -27,13 +27,8 @@ class _Tag(NamedTuple):
     line: int | None = None
 
 
-def write_document(kind: DocumentKind, contents: Iterable[Content]) -> bytes:
-    """The document with `contents`, in UTF-8: blocks, each followed by its entities, as read_document yields them."""
-    return "".join(document_pieces(kind, contents)).encode()
-
-
 def document_pieces(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[str]:
-    """The text of `write_document` in pieces, for large documents.
+    """The document with `contents`, piece by piece: blocks, each followed by its entities, as by `read_document`.
 
     Raises ValueError if the first of `contents` is not a block, or a block cannot contain what follows it.
     """
@@ -60,7 +55,7 @@ def pieces_on_their_lines(beginning: str, kind: DocumentKind, contents: Iterable
 
 
 def content_lines(kind: DocumentKind, content: Content) -> list[str]:
-    """The lines of one block's tag, or of one entity, as `write_document` writes them, without indentation."""
+    """The lines of one block's tag, or of one entity, as `document_pieces` has them, without indentation."""
     _, root = ROOTS[kind]
     centre = root.forms["centre"]
     if isinstance(content, Block):

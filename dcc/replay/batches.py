@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,7 +24,7 @@ from pydantic import TypeAdapter
 from dcc.errors import DccError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.naming import MANIFEST_ENDINGS
 from dcc.replay import worker
-from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
+from dcc.replay.replayer import ArchiveToOpen, Replayer, StepResult
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
 from dcc.runtime.logging_setup import NOTICE
 from dcc.runtime.worker_processes import WorkerProcesses
@@ -48,9 +47,9 @@ log = logging.getLogger(__name__)
 
 _REPLAYER: Final = "replayer"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
-_ARCHIVES, _OPENED = "archives.json", "opened.json"
+_ARCHIVES: Final = "archives.json"
 _ARCHIVES_TYPE: Final = TypeAdapter(list[FetchedArchive])
-_OPENED_TYPE: Final = TypeAdapter(list[list[OpenedDocument]])
+_OPENED_TYPE: Final = TypeAdapter(list[StepResult])
 
 Part = list[StoredArchive]
 
@@ -130,13 +129,13 @@ def prepare_replay_batch(settings: Settings, replayer_key: str, name: str) -> in
                     ArchiveToOpen(one.key, one.centre, _fetched(one, stored, folder), one.md5) for one in archives
                 ]
                 opened = run("prepare", f"{archives[0].key}", to_open).result(settings.worker_patience)
-                write_result(folder / "result.tar", opened, archives, replayer)
+                write_result(folder / f"{name}.tar", opened, archives, replayer)
             except TimeoutError:
                 raise
             except (DccError, OSError, ValueError) as error:
                 log.warning("%s and those with it are left to the replay: %s", archives[0].key, error)
                 return 0
-        return len(archives) if given.leave(name, folder / "result.tar") else 0
+        return len(archives) if given.leave(name, folder / f"{name}.tar") else 0
 
 
 def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Path:
@@ -147,35 +146,22 @@ def _fetched(archive: FetchedArchive, stored: ArchiveBytes, folder: Path) -> Pat
     return found
 
 
-def write_result(
-    path: Path, opened: list[list[OpenedDocument]], archives: Iterable[FetchedArchive], replayer: Replayer
-) -> None:
-    """Put the documents of a batch, and the files that were prepared of them, into one file."""
+def write_result(path: Path, opened: list[StepResult], archives: Iterable[FetchedArchive], replayer: Replayer) -> None:
+    """Put the results of a batch, and the files that were prepared of its documents, into one file."""
     with tarfile.open(path, "w") as tar:
-        _add(tar, _OPENED, _OPENED_TYPE.dump_json(opened))
+        _add(tar, f"{path.stem}.json", _OPENED_TYPE.dump_json(opened))
         contents = (replayer.staging.contents(one.key).glob("*") for one in archives)
         for prepared in chain(replayer.root.glob("*.rows*"), *contents):
             tar.add(prepared, prepared.relative_to(replayer.root))
 
 
-def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
-    """The documents of a batch's archives, whose files are unpacked below the root of a replay.
+def take_result(result: Path, root: Path) -> list[StepResult]:
+    """The results of the archives of a batch, whose files are unpacked below the root of a replay.
 
     Raises OSError, and ValueError for what is no result.
     """
-    folder = result.with_suffix("")
-    unpack(result, folder)
-    found = _OPENED_TYPE.validate_json((folder / _OPENED).read_bytes())
-    for path in folder.rglob("*"):
-        if path.is_file() and path != folder / _OPENED:
-            target = root / path.relative_to(folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(target)
-    shutil.rmtree(folder)
-    return [
-        [one._replace(prepared=str(root / Path(one.prepared).name)) if one.prepared else one for one in some]
-        for some in found
-    ]
+    unpack(result, root)
+    return _OPENED_TYPE.validate_json((root / f"{result.stem}.json").read_bytes())
 
 
 class ReplayWorkerResults(Exchange):
@@ -226,8 +212,8 @@ class ReplayWorkerResults(Exchange):
                 yield archive, path
                 stored.release(archive)
 
-    def take(self, number: int) -> list[list[OpenedDocument]] | None:
-        """The documents of a part's archives; None if this process has to prepare them."""
+    def take(self, number: int) -> list[StepResult] | None:
+        """The results of the archives of a part; None if this process has to prepare them."""
         name = _name(number)
         if name not in self._keys:
             return None

@@ -13,8 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, func, select, update
@@ -36,11 +35,10 @@ from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.heartbeat import RENEWALS, renewing
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.runtime.logging_setup import RAISED
-from dcc.session.connection_slots import ConnectionSlots, slots_for
+from dcc.session.connection_slots import slots_for
 from dcc.session.leases import (
     COMMENT_LENGTH,
     AcquiredSession,
-    Lease,
     acquire_lease,
     await_turn,
     finish_session,
@@ -49,7 +47,6 @@ from dcc.session.leases import (
 )
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import SessionLock, SessionTask
 from dcc.tracker.session_statuses import TaskStatus
 
@@ -66,7 +63,6 @@ _OWN_LEASE: Final = select(SessionLock.id).where(_MINE).with_for_update()
 _RENEWAL: Final = update(SessionLock).values(heartbeat=func.current_timestamp()).where(_MINE)
 
 
-@dataclass
 class Session:
     """A crawling session of this process, under the name `holder`, in a row of `session_lock`.
 
@@ -74,28 +70,34 @@ class Session:
     `hold_session`.
     """
 
-    id: int
-    group: CentreGroup | None
-    holder: str
-    request: SessionRequest = field(repr=False)
-    _lock_id: int = field(repr=False)
-    _notices: list[str] = field(repr=False)
-    tracker: Engine = field(repr=False)
-    settings: Settings = field(repr=False)
-    _renewed: float = field(repr=False)
-    _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _lost: threading.Event = field(default_factory=threading.Event, repr=False)
-    is_handed_over: bool = False
-    task_errors: tuple[DccError, ...] = ()
-    connection_slots: ConnectionSlots | None = field(default=None, repr=False)
-    """The slots of its connections to sources; None if no others may have some at the same time."""
-    dead: tuple[Lease, ...] = field(default=(), repr=False)
-    """The earlier sessions of its centres whose processes died unnoticed."""
-    left_open: tuple[int, ...] = field(default=(), repr=False)
-    """The earlier sessions of its centres that were handed over and ended with its begin, by their ids."""
-    ended: EndReason | None = None
-    """Why it ended; None before."""
-    _deadline: datetime | None = field(default=None, repr=False)
+    def __init__(
+        self,
+        acquired: AcquiredSession,
+        holder: str,
+        request: SessionRequest,
+        tracker: Engine,
+        settings: Settings,
+        renewed: float,
+    ) -> None:
+        self.id, self.group = acquired.session_id, acquired.group
+        self.holder, self.request, self.tracker, self.settings = holder, request, tracker, settings
+        self.connection_slots = slots_for(tracker, settings, acquired.group)
+        """The slots of its connections to sources; None if no others may have some at the same time."""
+        self.dead = acquired.dead
+        """The earlier sessions of its centres whose processes died unnoticed."""
+        self.left_open = acquired.left_open
+        """The earlier sessions of its centres that were handed over and ended with its begin, by their ids."""
+        self.is_handed_over = False
+        self.task_errors: tuple[DccError, ...] = ()
+        self.ended: EndReason | None = None
+        """Why it ended; None before."""
+        self._lock_id = acquired.lock_id
+        self._notices = [str(one.reason) for one in acquired.dead]
+        self._renewed = renewed
+        self._noting = threading.Lock()
+        self._lost = threading.Event()
+        limit = settings.session_time_limit
+        self._deadline = None if limit is None else acquired.began + timedelta(seconds=limit)
 
     @property
     def lease(self) -> dict[str, object]:
@@ -242,7 +244,7 @@ class AroundSession(Protocol):
 
 @contextmanager
 def hold_session(
-    tracker: Engine, settings: Settings, request: SessionRequest, around: AroundSession, *, resume: int | None = None
+    tracker: Engine, settings: Settings, request: SessionRequest, around: AroundSession, *, resume: int | None
 ) -> Iterator[Session]:
     """Open a crawling session, and hold it while the block runs.
 
@@ -258,22 +260,7 @@ def hold_session(
         return time.monotonic(), acquire_lease(connection, holder, settings, wanted, resume)
 
     began, acquired = run_writing(tracker, acquire)
-    limit = settings.session_time_limit
-    session = Session(
-        acquired.session_id,
-        acquired.group,
-        holder,
-        request,
-        acquired.lock_id,
-        [str(one.reason) for one in acquired.dead],
-        tracker,
-        settings,
-        began,
-        connection_slots=slots_for(tracker, settings, acquired.group),
-        dead=acquired.dead,
-        left_open=acquired.left_open,
-        _deadline=None if limit is None else acquired.began + timedelta(seconds=limit),
-    )
+    session = Session(acquired, holder, request, tracker, settings, began)
     with logging_about(session=session.id):
         try:
             with (

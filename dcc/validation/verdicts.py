@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from dcc.declarations import message_of, rule_of
 from dcc.errors import DocumentError
 from dcc.messages import mark, message
-from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem
 from dcc.rules.findings import MORE_RULE, further_findings
 from dcc.vocabulary import EntityKind, Severity
@@ -31,9 +29,13 @@ class EntityInDocument(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleProblem(Problem):
-    """A finding of a rule on the content of a document, with the entity that it is in."""
+    """A finding of a rule on the content of a document, with the entity that it is in.
+
+    It `may_be_there`: what no checked document has may have been submitted before.
+    """
 
     entity: EntityInDocument | None = field(default=None, compare=False)
+    may_be_there: bool = field(default=False, compare=False)
 
 
 @dataclass
@@ -62,15 +64,17 @@ class PathVerdict:
         """Add findings in the order of lines: of those that fail a document, and of the others, `most` in all."""
         for problem in problems:
             of_sort = self.errors if problem.is_error else self.warnings
-            if len(of_sort) < most:
+            if isinstance(problem, RuleProblem) and problem.may_be_there:
+                self.missing.append(problem)
+            elif len(of_sort) < most:
                 of_sort.append(problem)
             else:
                 self.unlisted[problem.kind, problem.severity, _entity_of(problem)] += 1
         for of_sort in (self.errors, self.warnings):
             of_sort.sort(key=lambda problem: problem.line or 0)
 
-    def add_later(self, later: LaterFindings, most: int, awaiting: Collection[str]) -> None:
-        """Add what other documents add; `awaiting` are the rules about what may have been submitted before."""
+    def add_later(self, later: LaterFindings, most: int) -> None:
+        """Add what other documents add, as `add` does."""
         for some in (self.errors, self.warnings):
             if later.takes_no_effect:
                 some[:] = [one for one in some if one.kind != rule_of(one.code)]
@@ -79,9 +83,7 @@ class PathVerdict:
         for key in list(self.unlisted):
             if later.takes_no_effect or key[-1] in later.former:
                 del self.unlisted[key]
-        problems = later.standing(later.problems)
-        self.add((problem for problem in problems if problem.kind not in awaiting), most)
-        self.missing += (problem for problem in problems if problem.kind in awaiting)
+        self.add(later.standing(later.problems), most)
 
     def with_documents(self) -> Iterator[PathVerdict]:
         """The verdict, with the error that documents of it fail, if any, and those on its documents.
@@ -127,19 +129,6 @@ def _entity_of(problem: Problem) -> EntityInDocument | None:
     return problem.entity if isinstance(problem, RuleProblem) else None
 
 
-class DocumentToJudge(NamedTuple):
-    """A document: its file, its action, its name if that conforms, and the archive that it is in, if any.
-
-    `takes_effect`: whether a session applies it if it is valid, since it takes its archive.
-    """
-
-    path: Path
-    action: Action
-    name: DocumentName | None = None
-    archive: Path | None = None
-    takes_effect: bool = True
-
-
 class DraftFile:
     """Drafts in their order, and later additions, on disk: many documents may have many errors."""
 
@@ -169,13 +158,15 @@ class DraftFile:
             pickle.dump(some, self._file)
         pickle.dump([], self._file)
 
-    def drafts(self) -> Iterator[tuple[PathVerdict, dict[str, LaterFindings]]]:
-        """The drafts, each with the additions for it or its documents, by path."""
+    def drafts(self, most: int) -> Iterator[PathVerdict]:
+        """The drafts, with the additions to them and their documents, of which each has `most` errors and warnings."""
         for place in self._drafts:
             self._file.seek(place)
             draft: PathVerdict = self._next()
-            paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
-            yield draft, {path: self._additions(path) for path in paths}
+            for one in (draft, *draft.documents):
+                if one.path in self._later:
+                    one.add_later(self._additions(one.path), most)
+            yield draft
 
     def _additions(self, path: str) -> LaterFindings:
         takes_no_effect = False

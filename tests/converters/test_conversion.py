@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dcc.archives.extraction import ExtractedFile
+from dcc.archives.extraction import ExtractedArchive, ExtractedFile
 from dcc.cli.demo.examples import example_submission
 from dcc.cli.demo.submissions import specimen_document
 from dcc.converters import conversion
@@ -136,7 +136,8 @@ def test_the_names_of_very_many_tables_are_each_tried_once(tmp_path: Path) -> No
     tables = [ExtractedFile(f"{number}/specimens.csv", tmp_path / "table") for number in range(200)]
     archive: Any = Archive()
     limits: dict[str, Any] = {"max_bytes": 10**9, "max_problems": 1, "check_room": lambda _: None}
-    made = conversion.convert_files(tables, [], tmp_path, archive, SETUP.naming, **limits)
+    found = ExtractedArchive((), (), (), files=tuple(tables))
+    made, _ = conversion.convert_files(found, tmp_path, archive, SETUP.naming, **limits)
     assert [document.name.inc for document in made.documents] == list(range(3, 203))
     # 100,000 took more than an hour when each began with the first name.
     assert archive.tried < 4 * len(tables)

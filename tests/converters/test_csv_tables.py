@@ -46,7 +46,7 @@ def converted(table: bytes, kind: DocumentKind, target: Path, centre: str | None
     path = target.with_name("table.csv")
     path.write_bytes(table)
     place = f"{kind}s.csv"
-    return convert_file(CsvTables(), SubmittedFile(place, path, centre), kind, target, 10**7, 100)[2]
+    return convert_file(CsvTables(), SubmittedFile(place, path, centre), kind, target, 10**7, 100)
 
 
 def rows_of(document: Path, kind: DocumentKind) -> dict[str, list[str]]:

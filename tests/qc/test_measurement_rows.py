@@ -15,7 +15,7 @@ from dcc.documents.lexical import parse_number
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.qc.rows.lines import as_lines, rows_of_lines
 from dcc.qc.rows.procedures import MeasurementRows
-from dcc.qc.rows.types import Row, TooLong
+from dcc.qc.rows.types import NamedRows, Row, TooLong
 
 TAIL = ("H", "PIPE", "µ\t", "PROC_001", None, "2013-10-31", "None")
 LIMITS = {"measurement": ((5, 4, "parameter_id"), (7, 4, "increment"), (11, 4, "unit"), (12, 4, "status"))}
@@ -62,6 +62,17 @@ def test_rows_have_their_number_their_fingerprint_and_texts_that_fit(procedures:
         )
         assert found == next(told, None)
     assert held_text == sum(len(str(row[9])) for row in rows if row[9] is not None)
+
+
+def test_a_row_of_an_element_has_the_values_given_before_those_of_its_fields() -> None:
+    named = NamedRows({"series": ("id", "value", "increment", "line")})
+    value = SeriesValue(line=4, increment="1", increment_status=None, value="7.10")
+    assert named.row("series", value, id=1, value=7.1) == (1, 7.1, "1", 4)
+    assert named.row("series", value, value=7.1, id=1) == (1, 7.1, "1", 4)
+    with pytest.raises(KeyError, match="number"):
+        named.row("series", value, id=1, number=7.1)
+    with pytest.raises(KeyError, match="id"):
+        named.row("series", value)
 
 
 def _mark(specimen: int, weight: int) -> int:

@@ -12,9 +12,8 @@ from dcc.documents.contents import Block, Content, SimpleParameter
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.documents.writing_xml import write_document
 from dcc.naming import DocumentKind
-from tests.support.canonical_documents import canonical
+from tests.support.canonical_documents import canonical, write_document
 from tests.support.integrity_cases import experiment, procedure
 from tests.support.strategies_documents import KINDS, Document, full_document, valid_documents, valid_procedures
 from tests.support.trials import trials

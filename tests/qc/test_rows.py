@@ -9,14 +9,13 @@ from sqlalchemy import Connection, Engine
 from dcc.documents.comparison import differences
 from dcc.documents.reading import read_document
 from dcc.documents.validation import validate_document
-from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.rows import bulk
 from dcc.qc.rows.loading import load_document
 from tests.qc.test_applying import values
 from tests.qc.test_rebuilding import SCHEMAS, without_lines
 from tests.support.asking import in_reading
-from tests.support.canonical_documents import canonical
+from tests.support.canonical_documents import canonical, write_document
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.qc_documents import apply, apply_document, experiment, to_apply
 from tests.support.qc_files import clear

@@ -20,8 +20,7 @@ from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
 from dcc.phases import Phase, Status
 from dcc.qc.judging.waiver_store import add_waiver
-from dcc.replay import replaying
-from dcc.replay.replaying import ReplayProposal, replay
+from dcc.replay.replay import ReplayProposal, replay
 from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
 from dcc.session.data.rechecks import recheck
@@ -263,15 +262,15 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
         assert asked.acquire(timeout=20)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(replaying, "processes_of", processes)
+    monkeypatch.setattr("dcc.replay.replay.processes_of", processes)
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(run, data, ReplayProposal(), on_progress=interrupt)
         try:
             assert asked.acquire(timeout=20)
-            answers[LATER].set_result([[]])
+            answers[LATER].set_result([([], [])])
             assert isinstance(ended.exception(20), KeyboardInterrupt)
         finally:
-            answers[last].set_result([[]])
+            answers[last].set_result([([], [])])
 
 
 def test_what_did_not_have_its_published_checksum_is_not_replayed_as_what_was_fetched_before(

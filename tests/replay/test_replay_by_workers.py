@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from dcc.errors import NotFoundError
-from dcc.replay import replaying
 from dcc.replay.batches import prepare_replay_batch
-from dcc.replay.replaying import ReplayProposal, replay
+from dcc.replay.replay import ReplayProposal, replay
 from dcc.replay.verdicts import Replay
 from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_session
 from dcc.settings import Settings
@@ -127,7 +126,7 @@ def test_what_workers_cannot_do_the_replay_does(
     filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is lost or damaged in the store, or was left to a worker that was killed."""
-    monkeypatch.setattr(replaying, "MAX_ARCHIVES", 1)
+    monkeypatch.setattr("dcc.replay.replay.MAX_ARCHIVES", 1)
     alone = run(filled, None, tmp_path)
 
     def damage(results: Exchange) -> None:

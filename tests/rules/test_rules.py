@@ -10,11 +10,11 @@ from lxml import etree
 from dcc.declarations import all_declared, rule_of
 from dcc.documents.contents import Content, Experiment, Genotype, Line, MediaSampleParameter, Specimen
 from dcc.documents.reading import read_document
-from dcc.documents.writing_xml import write_document
 from dcc.naming import DocumentKind
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULES
 from dcc.vocabulary import Severity
+from tests.support.canonical_documents import write_document
 from tests.support.integrity_cases import (
     REFERENCE,
     association,

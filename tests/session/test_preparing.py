@@ -16,7 +16,6 @@ from sqlalchemy import create_engine
 
 from dcc.cli.demo.submissions import damaged, experiment_document, specimen_document
 from dcc.documents.reading import read_document
-from dcc.documents.writing_xml import write_document
 from dcc.errors import NotWellFormedError, StagedDocumentLostError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import SubmissionKey
@@ -31,6 +30,7 @@ from dcc.rules.context import DocumentContext
 from dcc.rules.findings import unpacked
 from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
+from tests.support.canonical_documents import write_document
 from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
 

@@ -4,8 +4,12 @@ Typed values keep how they were written (2013-10-31Z, +1.50): only white space a
 count, is taken away. The types are those of tests/strategies_documents, written down independently of the code.
 """
 
+from collections.abc import Iterable
+
 from lxml import etree
 
+from dcc.documents.contents import Content
+from dcc.documents.writing_xml import document_pieces
 from dcc.naming import DocumentKind
 from tests.support.strategies_documents import KINDS
 
@@ -38,3 +42,8 @@ def _normalise(element: etree._Element, kind_name: str) -> None:
         assert not (child.tail or "").strip(" \t\r\n")
         child.tail = None
         _normalise(child, kinds[etree.QName(child).localname])
+
+
+def write_document(kind: DocumentKind, contents: Iterable[Content]) -> bytes:
+    """A document in UTF-8, as the platform writes it."""
+    return "".join(document_pieces(kind, contents)).encode()

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import Engine, select, text
 
 from dcc.documents.reading import read_document
-from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.models import DOCUMENT, DOCUMENT_TABLES, FINDING, RESERVED_IDS
 from dcc.qc.rows.documents import DocumentToApply
+from tests.support.canonical_documents import write_document
 from tests.support.qc_documents import apply_document, to_apply
 
 _TIMES = {"applied_at", "created"}

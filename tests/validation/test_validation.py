@@ -12,7 +12,7 @@ from dcc.errors import NotFoundError
 from dcc.reference.loading import load_shipped
 from dcc.runtime.clock import utc_today
 from dcc.settings import load_settings
-from dcc.validation.checking import check_paths
+from dcc.validation.path_checks import check_paths
 from dcc.validation.verdicts import PathVerdict
 from tests.documents.test_validation import MINIMAL
 from tests.hostile.compounds import zipped

@@ -12,16 +12,16 @@ from sqlalchemy import select
 from dcc.declarations import rule_of
 from dcc.documents.contents import Block, Content, Experiment, Line, Specimen
 from dcc.documents.schema_set import SchemaSet
-from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
-from dcc.validation.checking import check_paths
+from dcc.validation.path_checks import check_paths
 from tests.rules.test_rules import EXAMPLES
 from tests.support import data_installations
 from tests.support.asking import column_in, rows_in
+from tests.support.canonical_documents import write_document
 from tests.support.data_installations import DataInstallation
 from tests.support.databases import only_sqlite
 from tests.support.integrity_cases import REFERENCE, TODAY, check, experiments, line, mutant, specimens

@@ -86,8 +86,8 @@ def replay(
       "changes": [{"archive", "document", "centre", "before", "after",
         "appeared": [{"code", "severity", "line", "message"}], "gone": [the same]}]}
     """
-    from dcc.replay.replaying import ReplayProposal
-    from dcc.replay.replaying import replay as replay_archives
+    from dcc.replay.replay import ReplayProposal
+    from dcc.replay.replay import replay as replay_archives
     from dcc.runtime.interrupts import interrupted_by_sigterm
     from dcc.settings.workers import ExecutorKind
 

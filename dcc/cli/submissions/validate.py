@@ -81,7 +81,7 @@ def validate(
     from dcc.cli.shell.error_advice import explain
     from dcc.documents.schema_set import SchemaSet
     from dcc.reference.loading import load_shipped
-    from dcc.validation.checking import check_paths, skipped_files
+    from dcc.validation.path_checks import check_paths, skipped_files
 
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)

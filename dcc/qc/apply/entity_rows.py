@@ -24,13 +24,16 @@ from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
 """Columns with words of the platform's own, which always fit."""
 
+_NOT_SAID: Final = {"is_current", "validity"}
+"""The columns of entities that tell what became of them: prepared files do not know that."""
+
 _LEXICAL_LIMIT: Final = 16_000
 """Characters; MySQL's TEXT holds four times as many bytes."""
 
 
 def _names(table: Table) -> tuple[str, ...]:
     """The columns of a table in prepared files."""
-    names = tuple(f"{column.name}" for column in table.columns)
+    names = tuple(f"{column.name}" for column in table.columns if column.name not in _NOT_SAID)
     if table is MEASUREMENT:
         return tuple(name for name in names if name not in OF_RUN)
     return (*names, *(name for name in OF_RUN if name not in names)) if table is RUN else names
@@ -131,9 +134,8 @@ def _shifted(table: Table) -> str:
 def _loaded(table: Table) -> LoadedLines:
     """How the lines of a prepared file become rows of a table, once the values of parameters are at the end of each."""
     computed = _computed(table)
-    fields = [name for name in _names(table) if name not in _NOT_SAID]
-    fields += OF_RUN if table is MEASUREMENT else ()
-    return LoadedLines(table, [*fields, *_parameters(computed)], computed)
+    of_run = OF_RUN if table is MEASUREMENT else ()
+    return LoadedLines(table, [*_names(table), *of_run, *_parameters(computed)], computed)
 
 
 def _computed(table: Table) -> dict[str, str]:
@@ -163,9 +165,6 @@ def _parameters(computed: Mapping[str, str]) -> dict[str, str]:
     fields = set(re.findall(r"\{(offset_\w+|are_current)\}", " ".join(computed.values())))
     return {field: field.removeprefix("offset_") for field in sorted(fields)}
 
-
-_NOT_SAID: Final = {"is_current", "validity"}
-"""The last columns of entities, which tell what became of them: prepared files do not know that."""
 
 _OWNERS: Final = {
     METADATA: {

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from dcc.documents import contents
 from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
 from dcc.qc.rows.procedures import ProcedureRows, RunOwner
-from dcc.qc.rows.types import Limits, NewIds, Row, Tables, TooLong, checks_by
+from dcc.qc.rows.types import Limits, NamedRows, NewIds, Row, Tables, TooLong, Value, checks_by
 from dcc.vocabulary import EntityKind
 
 NUMBERED: Final = (
@@ -47,34 +46,20 @@ _OF_OTHERS: Final = {
     "metadata",
 }
 """The tables of other entities' parts."""
-_TEXTS_OF_SPECIMENS: Final = attrgetter(
-    *("gender", "zygosity", "litter_id", "pipeline", "phenotyping_centre"),
-    *("production_centre", "project", "colony_id", "strain_id"),
-)
-"""The texts that follow one another in rows of specimens."""
-
-
-class EntityRow(NamedTuple):
-    """The row of an entity, without its last columns: whether it is current and whether it is valid."""
-
-    kind: EntityKind
-    id: int
-    values: Row
 
 
 class RowBuilder:
-    """Makes the rows of one document and appends them to `tables`, except those of the entities themselves.
+    """Makes the rows of one document and appends them to `tables`.
 
-    `held_rows` counts all appended rows of entities, and `held_text` the characters of long texts; `measured` the
-    measurements of each procedure.
+    `held_rows` counts all appended rows of parts of entities, and `held_text` the characters of long texts; `measured`
+    the measurements of each procedure.
     """
 
-    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, named: NamedRows) -> None:
         self._document_id = document_id
         self._tables = tables
-        self._ids = {kind: new_ids[kind.value] for kind in EntityKind}
-        self._block_id = new_ids["centre_block"]
-        self._status_id = new_ids["status_code"]
+        self._row = named.row
+        self._new_ids = new_ids
         self._procedures = ProcedureRows(document_id, new_ids, tables, limits)
         self._checks_by_table = checks_by(limits)
         measured = self._procedures.measurements
@@ -85,8 +70,8 @@ class RowBuilder:
         }
         self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
         self._of_others = [one for name, one in appended.items() if name in _OF_OTHERS]
-        self._block: contents.Block | None = None
-        self._in_block: Row = ()
+        self._in_block: dict[str, Value] = {}
+        self._of_procedures: dict[str, Value] = {}
         self._of_run: tuple[str, str, str] = ("", "", "")
         self._measurements = tables["measurement"]
         self.measured: dict[str, int] = {}
@@ -99,23 +84,24 @@ class RowBuilder:
 
     def add_block(self, block: contents.Block) -> TooLong | None:
         """Begin a block; returns a text that is too long, so that its entities cannot be stored."""
-        block_id = self._block_id()
-        row: Row = (block_id, self._document_id, block.position, *block[2:], block.line)
+        block_id = self._new_ids["centre_block"]()
+        row = self._row("centre_block", block, id=block_id, document_id=self._document_id)
         too_long = self._checks_by_table["centre_block"].of_row(row)
         if too_long is None:
             self._tables["centre_block"].append(row)
-            self._in_block = (block_id, self._document_id)
+            self._in_block = {"block_id": block_id, "document_id": self._document_id, "centre": block.centre}
+            self._of_procedures = {**self._in_block, "pipeline": block.pipeline, "project": block.project}
             self._of_run = (block.centre, block.pipeline or "", block.project or "")
-        self._block = None if too_long else block
         return too_long
 
-    def add_entity(self, entity: contents.Entity) -> EntityRow | TooLong:
-        """Append an entity's rows except its own, which is returned; or return a text that is too long."""
+    def add_entity(self, kind: EntityKind, entity: contents.Entity) -> int | TooLong:
+        """Append an entity's rows; returns the id of its own, or a text that is too long."""
         checks = self._of_specimens if isinstance(entity, contents.Specimen) else self._of_others
         marks = [len(rows) for rows, _ in checks]
         held = len(self._measurements)
-        row = self._made(entity)
-        too_long = self._checks_by_table[row.kind.value].of_row((*row.values, None, None))
+        row_id = self._new_ids[kind.value]()
+        row = self._made(row_id, entity)
+        too_long = self._checks_by_table[kind.value].of_row(row)
         for mark, (rows, check) in zip(marks, checks, strict=True):
             if too_long is None and (added := len(rows) - mark):
                 self.held_rows += added
@@ -124,55 +110,68 @@ class RowBuilder:
             if measured := len(self._measurements) - held:
                 procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
                 self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
-            return row
+            self._tables[kind.value].append(row)
+            return row_id
         for mark, (rows, _) in zip(marks, checks, strict=True):
             del rows[mark:]
         return too_long
 
-    def _made(self, entity: contents.Entity) -> EntityRow:
-        if self._block is None:
-            raise RuntimeError("An entity was added before the block that it is in.")
+    def _made(self, row_id: int, entity: contents.Entity) -> Row:
         if isinstance(entity, contents.Experiment):
-            return self._experiment(self._block, entity)
+            return self._experiment(row_id, entity)
         if isinstance(entity, contents.Specimen):
-            return self._specimen(self._block, entity)
+            return self._specimen(row_id, entity)
         if isinstance(entity, contents.Line):
-            return self._line(self._block, entity)
-        return self._housing(self._block, entity)
+            return self._line(row_id, entity)
+        return self._housing(row_id, entity)
 
-    def _specimen(self, block: contents.Block, entity: contents.Specimen) -> EntityRow:
+    def _specimen(self, row_id: int, entity: contents.Specimen) -> Row:
         lexical = _Lexical()
-        status = entity.status_code
-        row_id = self._ids[EntityKind.SPECIMEN]()
         self._relations(row_id, entity)
-        code, day = (None, None) if status is None else (status.code, status.date)
-        values = (
-            *(row_id, *self._in_block, entity.position, entity.line, block.centre, entity.specimen_id),
-            *(entity.kind.value, lexical.boolean("isBaseline", entity.is_baseline), *_TEXTS_OF_SPECIMENS(entity)),
-            *(lexical.date("DOB", entity.dob), entity.stage, entity.stage_unit),
-            *(code, lexical.date("date", day), lexical.text()),
+        status = entity.status_code
+        return self._row(
+            "specimen",
+            entity,
+            id=row_id,
+            **self._in_block,
+            kind=entity.kind.value,
+            is_baseline=lexical.boolean("isBaseline", entity.is_baseline),
+            dob=lexical.date("DOB", entity.dob),
+            status_code=None if status is None else status.code,
+            status_date=None if status is None else lexical.date("date", status.date),
+            lexical=lexical.text(),
         )
-        return EntityRow(EntityKind.SPECIMEN, row_id, values)
 
     def _relations(self, row_id: int, entity: contents.Specimen) -> None:
-        tables = self._tables
+        row, tables = self._row, self._tables
         for place, related in enumerate(entity.related_specimens):
-            tables["related_specimen"].append((row_id, place, *related[1:], related.line))
+            tables["related_specimen"].append(row("related_specimen", related, specimen_row=row_id, position=place))
         for place, genotype in enumerate(entity.genotypes):
-            tables["genotype"].append((row_id, place, *genotype[1:], genotype.line))
+            tables["genotype"].append(row("genotype", genotype, specimen_row=row_id, position=place))
         for place, strain in enumerate(entity.parental_strains):
-            tables["parental_strain"].append(_strain_row(row_id, place, strain))
-        for place, alteration in enumerate(entity.chromosomal_alterations):
-            tables["chromosomal_alteration"].append((row_id, place, alteration.line))
-            regions = [("added", region) for region in alteration.added]
-            regions += [("removed", region) for region in alteration.removed]
-            tables["chromosome"].extend(
-                (row_id, place, part, kind, *region[1:], region.line) for part, (kind, region) in enumerate(regions)
-            )
+            tables["parental_strain"].append(self._strain(row_id, place, strain))
+        for place, one in enumerate(entity.chromosomal_alterations):
+            tables["chromosomal_alteration"].append((row_id, place, one.line))
+            regions = [("added", region) for region in one.added] + [("removed", region) for region in one.removed]
+            for part, (kind, region) in enumerate(regions):
+                head: dict[str, Value] = {"specimen_row": row_id, "alteration": place, "position": part, "kind": kind}
+                ends = {"region_start": region.start, "region_end": region.end}
+                tables["chromosome"].append(row("chromosome", region, **head, **ends))
 
-    def _experiment(self, block: contents.Block, entity: contents.Experiment) -> EntityRow:
+    def _strain(self, row_id: int, place: int, strain: contents.ParentalStrain) -> Row:
         lexical = _Lexical()
-        row_id = self._ids[EntityKind.EXPERIMENT]()
+        return self._row(
+            "parental_strain",
+            strain,
+            specimen_row=row_id,
+            position=place,
+            percentage=lexical.number("percentage", strain.percentage),
+            level=lexical.integer("level", strain.level),
+            lexical=lexical.text(),
+        )
+
+    def _experiment(self, row_id: int, entity: contents.Experiment) -> Row:
+        lexical = _Lexical()
         specimens, procedure = entity.specimen_ids, entity.procedure
         day = lexical.date("dateOfExperiment", entity.date)
         for place, one in enumerate(specimens):
@@ -182,44 +181,37 @@ class RowBuilder:
             only = specimens[0] if len(specimens) == 1 else None
             owner = RunOwner(EntityKind.EXPERIMENT.value, row_id, *self._of_run, entity.experiment_id, day, only)
             self._procedures.add(owner, procedure)
-        own = (entity.experiment_id, entity.sequence_id, day)
-        return EntityRow(EntityKind.EXPERIMENT, row_id, (*self._head(block, row_id, entity), *own, lexical.text()))
+        return self._row("experiment", entity, **self._head(row_id, procedure), date=day, lexical=lexical.text())
 
-    def _line(self, block: contents.Block, entity: contents.Line) -> EntityRow:
-        row_id = self._ids[EntityKind.LINE]()
+    def _line(self, row_id: int, entity: contents.Line) -> Row:
         self._status_codes(EntityKind.LINE, row_id, entity.status_codes)
         self._procedures.add(RunOwner(EntityKind.LINE.value, row_id, *self._of_run), entity.procedure)
-        values = (*self._head(block, row_id, entity), entity.colony_id, entity.sequence_id, None)
-        return EntityRow(EntityKind.LINE, row_id, values)
+        return self._row("line", entity, **self._head(row_id, entity.procedure), lexical=None)
 
-    def _housing(self, block: contents.Block, entity: contents.Housing) -> EntityRow:
+    def _housing(self, row_id: int, entity: contents.Housing) -> Row:
         lexical = _Lexical()
-        row_id = self._ids[EntityKind.HOUSING]()
         self._procedures.add(RunOwner(EntityKind.HOUSING.value, row_id, *self._of_run), entity.procedure)
-        from_lims = lexical.boolean("fromLIMS", entity.from_lims)
-        day = lexical.date("lastUpdated", entity.last_updated)
-        values = (*self._head(block, row_id, entity), from_lims, day, lexical.text())
-        return EntityRow(EntityKind.HOUSING, row_id, values)
+        return self._row(
+            "housing",
+            entity,
+            **self._head(row_id, entity.procedure),
+            from_lims=lexical.boolean("fromLIMS", entity.from_lims),
+            last_updated=lexical.date("lastUpdated", entity.last_updated),
+            lexical=lexical.text(),
+        )
 
-    def _head(
-        self, block: contents.Block, row_id: int, entity: contents.Experiment | contents.Line | contents.Housing
-    ) -> Row:
-        """The columns of `BlockColumns`, which those of the entity follow in the order of its model."""
-        procedure_id = None if entity.procedure is None else entity.procedure.procedure_id
-        return (row_id, *self._in_block, entity.position, entity.line, *block[2:], procedure_id)
+    def _head(self, row_id: int, procedure: contents.Procedure | None) -> dict[str, Value]:
+        """The columns of `BlockColumns` that an entity does not say itself."""
+        procedure_id = None if procedure is None else procedure.procedure_id
+        return {"id": row_id, **self._of_procedures, "procedure_id": procedure_id}
 
     def _status_codes(self, kind: EntityKind, row_id: int, codes: Iterable[contents.StatusCode]) -> None:
         for place, code in enumerate(codes):
-            lexical = _Lexical()
+            lexical, code_id = _Lexical(), self._new_ids["status_code"]()
+            owner: dict[str, Value] = {"owner_kind": kind.value, "owner_id": row_id, "position": place}
             day = lexical.date("date", code.date)
-            row = (self._status_id(), kind.value, row_id, place, code.code, day, lexical.text(), code.line)
+            row = self._row("status_code", code, id=code_id, **owner, date=day, lexical=lexical.text())
             self._tables["status_code"].append(row)
-
-
-def _strain_row(row_id: int, place: int, strain: contents.ParentalStrain) -> Row:
-    lexical = _Lexical()
-    percentage, level = lexical.number("percentage", strain.percentage), lexical.integer("level", strain.level)
-    return (row_id, place, percentage, strain.mgi_strain_id, strain.gender, level, lexical.text(), strain.line)
 
 
 class _Lexical:

@@ -32,12 +32,13 @@ from zlib import crc32
 from dcc.documents import contents
 from dcc.documents.content_digest import ContentDigest
 from dcc.documents.forms import path_of_centre
+from dcc.documents.origins import Origin
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, entity_key_of
 from dcc.qc.rows.lines import as_lines, with_fields
 from dcc.qc.rows.procedures import OF_RUN
-from dcc.qc.rows.types import Limits, Row, TooLong, Value
+from dcc.qc.rows.types import Limits, NamedRows, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
@@ -116,6 +117,7 @@ class PreparedWriter:
         self.last = dict.fromkeys((*columns.names, _ENTRY), 0)
         self._of_run = itemgetter(*map(columns.names[_RUN].index, OF_RUN))
         self._of_runs: dict[Value, Row] = {}
+        self.named = NamedRows(columns.names)
         self.new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._numbers = itertools.count(1)
         self.documents: list[dict[str, Any]] = []
@@ -176,7 +178,7 @@ class DocumentWriter:
         self._writer, self._number, self._kind = writer, number, kind
         self._before = dict(writer.last)
         self._tables: dict[str, list[Row]] = {table: [] for table in writer.columns.names}
-        self._builder = RowBuilder(number, writer.new_ids, self._tables, writer.columns.limits)
+        self._builder = RowBuilder(number, writer.new_ids, self._tables, writer.columns.limits, writer.named)
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._content = ContentDigest()
         self._block: contents.Block | None = None
@@ -204,22 +206,18 @@ class DocumentWriter:
         self._numbers[name] = number = self._numbers.get(name, 0) + 1
         path, kind = f"{self._path}/{name}[{number}]", contents.kind_of(content)
         key = entity_key_of(self._block, content)
-        row = self._builder.add_entity(content) if self._usable else None
-        if row is None or isinstance(row, TooLong):
-            self._note(kind, content.line, path, key, None, row)
+        row_id = self._builder.add_entity(kind, content) if self._usable else None
+        if row_id is None or isinstance(row_id, TooLong):
+            self._note(kind, content.line, path, key, None, row_id)
             return
-        self._tables[kind.value].append(row.values)
-        self._note(kind, content.line, path, key, row.id, None)
+        self._note(kind, content.line, path, key, row_id, None)
         rows, text = self._flushed
         held_rows, held_text = self._builder.held_rows - rows, self._builder.held_text - text
         if held_rows > self._writer.rows_held or held_text > _TEXT_HELD:
             self._flush()
 
-    def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None, origin: str | None = None) -> None:
-        """Write the rest; `findings` are those of the rules that need this document alone, None if unknown.
-
-        `origin` is what it was converted from, as JSON.
-        """
+    def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None, origin: Origin | None = None) -> None:
+        """Write the rest; `findings` are those of the rules that need this document alone, None if unknown."""
         self._flush()
         facts = {
             "file_name": file_name,
@@ -231,7 +229,7 @@ class DocumentWriter:
             "centres": sorted(self._centres),
             "whole": self._whole,
             "findings": findings,
-            "origin": origin,
+            "origin": None if origin is None else origin.to_json(),
         }
         self._writer.documents.append(facts)
 
@@ -260,8 +258,8 @@ class PreparedDocument:
 
     `rows` tells by table the last row before the document and its own last one, by their ids where they have any, else
     by their numbers. `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`:
-    all of its entities have rows. `findings` and `origin` are as they were given to the writer. `content` is the digest
-    of what it says (`dcc.documents.content_digest`).
+    all of its entities have rows. `findings` are as they were given to the writer, and `origin` in JSON. `content` is
+    the digest of what it says (`dcc.documents.content_digest`).
     """
 
     file: PreparedFile

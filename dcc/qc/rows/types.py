@@ -30,6 +30,29 @@ class TooLong(NamedTuple):
     limit: int
 
 
+class NamedRows:
+    """Makes rows of elements by the names of columns, in the order of each table's `columns`."""
+
+    def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
+        self._columns = columns
+        self._in_order: dict[tuple[str, ...], Callable[[Sequence[Any]], Row]] = {}
+
+    def row(self, table: str, element: tuple[Any, ...], **given: Value) -> Row:
+        """The row of an element, a named tuple: the values given, the others from its fields of the columns' names.
+
+        Raises KeyError for a column without a value, and for a value without a column.
+        """
+        made_of = (table, *given)
+        in_order = self._in_order.get(made_of)
+        if in_order is None:
+            if unknown := given.keys() - self._columns[table]:
+                raise KeyError(f"{table} has no columns {unknown}")
+            names = (*element._fields, *given)  # type: ignore[attr-defined]
+            places = {name: place for place, name in enumerate(names)}
+            in_order = self._in_order[made_of] = itemgetter(*[places[name] for name in self._columns[table]])
+        return in_order((*element, *given.values()))
+
+
 def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
     """The length checks of each table's rows; equal limits share checks, which remember fitting texts."""
     return _checks(tuple(limits.items()))

@@ -96,7 +96,7 @@ class ActiveSubmission:
 
     @classmethod
     def from_staging(
-        cls, staged: StagedSubmission, plan: PlannedSubmission | None = None, max_retries: int = 0
+        cls, staged: StagedSubmission, plan: PlannedSubmission | None, max_retries: int
     ) -> ActiveSubmission:
         """One that continues with an archive in staging; if that is damaged, with a download as planned."""
         submission = cls(staged.za_id, staged.zip_id, staged.key, staged.centre, known_documents=staged.documents)

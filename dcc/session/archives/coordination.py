@@ -340,7 +340,7 @@ class Coordinator:
     def _note_bad(self, submission: ActiveSubmission, md5: str, fault: CopyFault) -> None:
         hosting = submission.attempt.hosting
         source = self._attempts.sources.get(hosting.source_id)
-        certain = source is not None and source.address.traits.detects_changed_bytes
+        certain = source is not None and source.downloads.address.traits.detects_changed_bytes
         self._unwritten.bad_copies.extend(submission.choice.note_bad(hosting, md5, fault, certain=certain))
 
     def end_downloads(self) -> None:
@@ -536,7 +536,8 @@ class Coordinator:
             # Yielded submissions are released at once: there may be thousands more.
             submission = finished.popleft()
             source = self._attempts.sources.get(submission.attempt.hosting.source_id) if submission.downloaded else None
-            outcome = submission.outcome(states[submission.za_id], None if source is None else source.address)
+            address = None if source is None else source.downloads.address
+            outcome = submission.outcome(states[submission.za_id], address)
             _log_outcome(submission, outcome)
             yield outcome
 

@@ -134,7 +134,7 @@ def process_zip_actions(
 
 
 def _process(
-    session: Session, work: ArchiveWork, *, named: bool, from_workers: SessionWorkerResults | None = None
+    session: Session, work: ArchiveWork, *, named: bool, from_workers: SessionWorkerResults | None
 ) -> Generator[SubmissionOutcome, None, list[InternalFaultError]]:
     """Process the archives; returns the faults of the platform."""
     settings = session.settings

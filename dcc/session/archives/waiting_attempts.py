@@ -15,7 +15,6 @@ from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
 from dcc.session.fetching.transfer_events import TransferFailed
-from dcc.sources.base import SourceAddress
 from dcc.tracker.hostings.hosting import Hosting
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 
@@ -39,8 +38,8 @@ class _DelayedAttempt(NamedTuple):
 class SourceQueue:
     """The submissions to download from one source, in order. Only the coordinating thread uses it.
 
-    `downloads` are the source's threads. Submissions that wait for a source that is given up are left to other sources
-    or to the next session.
+    `downloads` are the source's threads. Submissions that wait for a source that rests are left to other sources or to
+    the next session.
     """
 
     def __init__(self, downloads: SourceDownloads) -> None:
@@ -49,16 +48,6 @@ class SourceQueue:
         self.downloads = downloads
         self._waiting: deque[PlannedAttempt] = deque()
         self._queued = 0
-
-    @property
-    def address(self) -> SourceAddress:
-        """The source's address."""
-        return self.downloads.address
-
-    @property
-    def given_up(self) -> bool:
-        """Whether no further attempt begins: the source is given up, paused, or outside its windows."""
-        return self.downloads.is_resting
 
     def add(self, submission: ActiveSubmission, hosting: Hosting) -> None:
         """Queue a submission."""
@@ -128,7 +117,7 @@ class WaitingAttempts:
         while (following := submission.choice.next_hosting()) is not None:
             hosting = following.hosting
             source = self.sources.get(hosting.source_id)
-            if source is None or source.given_up:
+            if source is None or source.downloads.is_resting:
                 continue
             if following.turn == 0:
                 source.add(submission, hosting)
@@ -143,13 +132,13 @@ class WaitingAttempts:
         return self._retries[0].due - time.monotonic() if self._retries else None
 
     def take_stranded(self) -> list[ActiveSubmission]:
-        """The submissions that wait for a source that was given up: they must be planned again."""
-        given_up = [source for source in self.sources.values() if source.given_up]
-        stranded = [attempt.submission for source in given_up for attempt in source.take_all()]
+        """The submissions that wait for a source at which no attempt begins: they must be planned again."""
+        resting = [source for source in self.sources.values() if source.downloads.is_resting]
+        stranded = [attempt.submission for source in resting for attempt in source.take_all()]
         while self._retries and self._retries[0].due <= time.monotonic():
             attempt = heapq.heappop(self._retries)
             source = self.sources[attempt.hosting.source_id]
-            if source.given_up:
+            if source.downloads.is_resting:
                 stranded.append(attempt.submission)
             else:
                 source.add(attempt.submission, attempt.hosting)

@@ -253,7 +253,7 @@ def in_state(connection: Connection, state: DocumentState, key: SubmissionKey | 
     return list(_documents_of_rows(connection.execute(query)))
 
 
-def standing_documents(connection: Connection, centre: str | None = None) -> list[int]:
+def standing_documents(connection: Connection, centre: str | None) -> list[int]:
     """The ids of the applied documents, of one centre only, if given."""
     query = select(DOCUMENT.c.id).where(DOCUMENT.c.state == DocumentState.APPLIED.value, _NOT_UNDO)
     return list(connection.scalars(query if centre is None else query.where(DOCUMENT.c.centre == centre)))

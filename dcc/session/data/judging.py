@@ -213,20 +213,20 @@ def _judge_all(work: DataSession, due: Sequence[CountedDocument], basis: Judging
         for portion in together(due, _TOGETHER, Bound(lambda one: one.due.size_bytes, _BYTES_TOGETHER)):
             work.session.raise_if_over()
             known: dict[int, list[Finding]] = {}
-            for document, stored in portion:
-                findings = _prepared_findings(files, document)
+            for one in portion:
+                findings = _prepared_findings(files, one.due)
                 if findings is not None:
-                    known[stored.id] = [unpacked(finding) for finding in findings]
+                    known[one.stored.id] = [unpacked(finding) for finding in findings]
             judged = _judge_together(work, known, basis) if known else {}
-            for document, stored in portion:
-                result = judged.get(stored.id)
+            for one in portion:
+                result = judged.get(one.stored.id)
                 if result is None:
-                    yield _judge_one(work, document, stored, basis)
+                    yield _judge_one(work, one, basis)
                 elif isinstance(result, NotFoundError):
                     # It was withdrawn meanwhile, and the withdrawal updates the tracker.
-                    yield _unjudged(document, stored, result)
+                    yield _unjudged(one, result)
                 else:
-                    yield _result_of(work, document, stored, result, 0.0)
+                    yield _result_of(work, one, result, 0.0)
 
 
 def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:
@@ -257,40 +257,40 @@ def _judge_together(
         return {}
 
 
-def _judge_one(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
+def _judge_one(work: DataSession, one: CountedDocument, basis: JudgingBasis) -> DocumentResult:
     work.session.raise_if_over()
     began = time.monotonic()
+    document = one.due
     with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
         try:
-            judgement = _judge_content(work, document, stored, basis)
+            judgement = _judge_content(work, one, basis)
         except STOPPING:
             raise
         except NotFoundError as error:
-            return _unjudged(document, stored, error)
+            return _unjudged(one, error)
         except Exception as error:
-            return _faulty(work, document, stored, error)
-    return _result_of(work, document, stored, judgement, time.monotonic() - began)
+            return _faulty(work, one, error)
+    return _result_of(work, one, judgement, time.monotonic() - began)
 
 
-def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> DocumentResult:
-    return DocumentResult.of_state(document, None, document_id=stored.id, reason=str(reason))
+def _unjudged(one: CountedDocument, reason: Exception) -> DocumentResult:
+    return DocumentResult.of_state(one.due, None, document_id=one.stored.id, reason=str(reason))
 
 
-def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> DocumentResult:
+def _faulty(work: DataSession, one: CountedDocument, error: Exception) -> DocumentResult:
+    document = one.due
     fault = work.note_fault(document.key, document.name.file_name, error)
     if document.za_id not in work.with_faults:
         work.with_faults.add(document.za_id)
         work.session.write(lambda connection: record_fault(connection, document.xml_id, fault))
-    return _unjudged(document, stored, fault)
+    return _unjudged(one, fault)
 
 
-def _result_of(
-    work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
-) -> DocumentResult:
+def _result_of(work: DataSession, one: CountedDocument, judgement: Judgement, seconds: float) -> DocumentResult:
     result = DocumentResult.of_state(
-        document,
+        one.due,
         JUDGED_FAULTY if judgement.failed else JUDGED_WELL,
-        document_id=stored.id,
+        document_id=one.stored.id,
         findings=tuple(active_findings(judgement.findings)[:FINDINGS_TOLD]),
         finding_counts=judgement.counts,
         cleared=judgement.cleared,
@@ -299,16 +299,16 @@ def _result_of(
     return replace(result, problems=problems, seconds=seconds)
 
 
-def _judge_content(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
+def _judge_content(work: DataSession, one: CountedDocument, basis: JudgingBasis) -> Judgement:
     """Judge a document from staging or, if it is not there any more, from the QC database."""
+    name, stored = one.due.name, one.stored
     try:
-        path = staged_path(work.staging, document.key, document.name.file_name, document.md5)
+        path = staged_path(work.staging, one.due.key, name.file_name, one.due.md5)
     except StagedDocumentLostError:
         return _judge_rows(work, stored, basis)
-    kind = document.name.kind
     try:
         return run_writing(
-            work.qc, lambda connection: judge_document(connection, stored.id, read_document(path, kind), basis)
+            work.qc, lambda connection: judge_document(connection, stored.id, read_document(path, name.kind), basis)
         )
     except (OSError, DocumentError):
         # It was removed from staging meanwhile.

@@ -23,7 +23,7 @@ from dcc.errors import BadFileNameError, HelperEndedError
 from dcc.naming import DocumentKind
 from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.entity_rows import columns_for
-from dcc.qc.judging import documents as judging
+from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import ReferenceData
 from dcc.runtime.clock import utc_today
@@ -48,7 +48,7 @@ _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
 
-def basis_of(basis: judging.JudgingBasis, qc: Engine) -> PreparationBasis:
+def basis_of(basis: JudgingBasis, qc: Engine) -> PreparationBasis:
     """What documents are prepared by for a QC database, of what they are judged by."""
     return PreparationBasis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
 
@@ -90,9 +90,7 @@ class PreparedFiles:
     def has(self, part: _Part, documents: Sequence[DocumentToPrepare]) -> bool:
         """Whether a file has all of these documents."""
         file = self.file(part)
-        return file is not None and all(
-            file.has(Path(document.path).name, document.md5 or "") for document in documents
-        )
+        return file is not None and all(file.has(document.file_name, document.md5 or "") for document in documents)
 
     def forget(self, part: _Part) -> None:
         """Forget a file, which was made again."""
@@ -141,7 +139,7 @@ class PreparedArchives:
             try:
                 self._failed[part] = self._made(part, archive)
             except HelperEndedError as error:
-                self._failed[part] = {Path(one.path).name: error for one in archive.documents}
+                self._failed[part] = {one.file_name: error for one in archive.documents}
         if name in self._failed[part]:
             raise self._failed[part][name]
         prepared = self._files.find(document)

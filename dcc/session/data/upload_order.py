@@ -6,10 +6,10 @@ Processes that replay archives load this, and nothing of the tracker's tables.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from typing import Final, TypeVar
 
 from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import SubmissionKey
@@ -61,7 +61,10 @@ class DueDocument:
         return self.key.action is Action.DELETE and self.name.kind is DocumentKind.SPECIMEN
 
 
-def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
+Due = TypeVar("Due", bound=DueDocument)
+
+
+def in_order_of_upload(documents: Iterable[Due]) -> list[Due]:
     """The documents in the order of upload, whatever their archives.
 
     Specimens before experiments, then by date, increment and centre. Exception: before a document deletes specimens
@@ -69,14 +72,14 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
     Those up to the last of the same archive come first too.
     """
     ordered = sorted(documents, key=lambda document: document.upload_order)
-    waiting: dict[str, deque[DueDocument]] = defaultdict(deque)
+    waiting: dict[str, deque[Due]] = defaultdict(deque)
     last_of_zip: dict[tuple[int, str], tuple[date, int]] = {}
     for document in ordered:
         if document.name.kind is DocumentKind.EXPERIMENT:
             waiting[document.name.centre].append(document)
             last_of_zip[document.za_id, document.name.centre] = document.moment
     sent: set[int] = set()
-    result: list[DueDocument] = []
+    result: list[Due] = []
     for document in ordered:
         if document.takes_away_specimens:
             experiments = waiting[document.name.centre]
@@ -91,22 +94,27 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
 
 
 def groups_to_apply(
-    documents: Iterable[DueDocument],
-    is_addition: Callable[[DueDocument], bool],
-    file_of: Callable[[DueDocument], Hashable],
+    documents: Iterable[Due],
+    file_of: Callable[[Due], Hashable],
     max_files: int,
-) -> Iterator[list[DueDocument]]:
-    """Documents in their order, in groups for one transaction each: additions, as many as it takes, or one other.
+    known: Container[int] = frozenset(),
+) -> Iterator[list[Due]]:
+    """Documents in their order, in groups for one transaction each: new additions, as many as it takes, or one other.
 
-    Those of a group have their rows in `max_files` prepared files at most, which `file_of` tells apart.
+    Those of a group have their rows in `max_files` prepared files at most, which `file_of` tells apart. Additions with
+    a `known` `xml_id` are not new.
     """
-    group: list[DueDocument] = []
+
+    def is_new(document: Due) -> bool:
+        return document.key.action is Action.ADD and document.xml_id not in known
+
+    group: list[Due] = []
     size, files = 0, set[Hashable]()
     for document in documents:
         size += document.size_bytes
         files.add(file_of(document))
         is_full = len(group) == MAX_DOCUMENTS or size > MAX_BYTES or len(files) > max_files
-        if group and (is_full or not is_addition(group[0]) or not is_addition(document)):
+        if group and (is_full or not is_new(group[0]) or not is_new(document)):
             yield group
             group, size, files = [], document.size_bytes, {file_of(document)}
         group.append(document)
@@ -115,9 +123,9 @@ def groups_to_apply(
 
 
 def document_to_apply(
-    document: DueDocument, delegations: Delegations, first_of_batch: int | None = None
+    document: DueDocument, delegations: Delegations | None, first_of_batch: int | None = None
 ) -> DocumentToApply:
-    """A document of the tracker for the QC database; the delegations in force decide whose data it may change."""
+    """A document of the tracker for the QC database; it may change what the delegations in force permit, None: all."""
     name = document.name
     return DocumentToApply(
         action=document.key.action,
@@ -130,6 +138,6 @@ def document_to_apply(
         md5=document.md5 or "",
         size_bytes=document.size_bytes,
         tracker_id=document.xml_id,
-        rights=delegations.rights_of(document.centre),
+        rights=None if delegations is None else delegations.rights_of(document.centre),
         first_of_batch=first_of_batch,
     )

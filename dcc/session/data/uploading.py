@@ -288,7 +288,7 @@ class _Upload:
         self._files.close()
 
     def all(self) -> Iterator[SubmissionData]:
-        for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
+        for group in groups_to_apply(self._due, part_of, self._most_files, self._applied.keys()):
             self._work.session.raise_if_over()
             if _changes_data(group[0]) and group[0].za_id in self._archives_with_held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
@@ -341,9 +341,6 @@ class _Upload:
         if held is not None and held.za_id != document.za_id and _turn(held) < _turn(document):
             return OlderArchive(held.centre or "", held.key, is_held=True)
         return self._older.get(document.za_id)
-
-    def _is_addition(self, document: DueDocument) -> bool:
-        return document.key.action is Action.ADD and document.xml_id not in self._applied
 
     def _apply(self, group: Sequence[DueDocument]) -> list[DocumentResult]:
         """Apply documents together; if that fails, each by itself, which shows the faulty one."""

@@ -158,14 +158,15 @@ class ArchiveChecker:
                 of_document = tuple(self.validate(document.path, document.name.kind, max(min(most, left), 1)))
                 left -= len(of_document)
             problems.append(of_document)
-        difference = unlike_manifest(archive, taken, found, problems)
+        checked = CheckedArchive(found, taken, tuple(problems))
+        difference = _unlike_manifest(archive, checked)
         for file in found.files:
             file.path.unlink()
         if difference is not None:
             shutil.rmtree(target)
             return UnopenedArchive(portable(difference), taken)
         # Which may be a lot, and is needed no more.
-        return CheckedArchive(replace(found, sizes={}), taken, tuple(problems))
+        return checked._replace(archive=replace(found, sizes={}))
 
     def extract(self, archive: Path, target: Path) -> ExtractedArchive:
         """Extract an archive's documents to `target`. Raises ArchiveError, DiskFullError and OSError."""
@@ -192,9 +193,8 @@ class ArchiveChecker:
             refused = [(file.place, file.path.stat().st_size, Problem.of(error)) for file in found.files]
             return replace(found, refused=(*found.refused, *refused)), {}
         with disk_errors(archive.name, target):
-            conversion = convert_files(
-                found.files,
-                found.documents,
+            return convert_files(
+                found,
                 target,
                 name,
                 setup.naming,
@@ -202,11 +202,6 @@ class ArchiveChecker:
                 max_problems=setup.max_document_errors,
                 check_room=partial(Allowance(setup.limits, archive).check_room, target),
             )
-        documents = sorted(
-            (*found.documents, *conversion.documents), key=lambda document: document.name.processing_order
-        )
-        taken = replace(found, documents=tuple(documents), refused=(*found.refused, *conversion.refused))
-        return taken, conversion.problems
 
     def validate(self, document: Path, kind: DocumentKind | None, most: int | None = None) -> list[Problem]:
         """The problems of a document, of the kind of its root element unless one is given; raises OSError.
@@ -244,18 +239,14 @@ _DIFFERS_MUCH: Final = mark(
 )
 
 
-def unlike_manifest(
-    archive: Path, md5: str, extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
-) -> ManifestError | None:
-    """What to tell of an archive of that MD5 that is not as its manifests say; None where it is, or has none.
-
-    `problems` are those of its documents, in their order. Raises OSError.
-    """
+def _unlike_manifest(archive: Path, checked: CheckedArchive) -> ManifestError | None:
+    """What to tell of an archive that is not as its manifests say; None where it is, or has none. Raises OSError."""
     try:
         manifest = read_beside(archive)
     except ManifestError as error:
         return error
-    inside, held = extracted.manifest, manifest if manifest is not None else extracted.manifest
+    inside, md5 = checked.archive.manifest, checked.md5
+    held = manifest if manifest is not None else inside
     if held is None:
         return None
     of_files = [one for one in held if one.file != archive.name]
@@ -271,7 +262,7 @@ def unlike_manifest(
         return ManifestError(text, archive=archive.name, file=different)
     # Not read once more where the MD5 that is known already is the right one.
     known = [one._replace(checksum=None) if (one.file, one.checksum) == (archive.name, md5) else one for one in held]
-    differing = list(_differing(known, archive, extracted, problems))
+    differing = list(_differing(known, archive, checked))
     if not differing:
         return None
     return ManifestError(
@@ -282,12 +273,11 @@ def unlike_manifest(
     )
 
 
-def _differing(
-    expected: Sequence[ManifestEntry], archive: Path, extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
-) -> Iterator[Message]:
+def _differing(expected: Sequence[ManifestEntry], archive: Path, checked: CheckedArchive) -> Iterator[Message]:
     """What an archive and its files have otherwise than a manifest says, which may name the archive as a whole."""
-    documents: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
-    for document, of_document in zip(extracted.documents, problems, strict=True):
+    extracted = checked.archive
+    documents: dict[str, list[tuple[ExtractedDocument, Problems]]] = defaultdict(list)
+    for document, of_document in checked.documents:
         documents[document.place].append((document, of_document))
 
     def count(place: str) -> Counts | None:
@@ -325,8 +315,7 @@ def count_file(place: str, path: Path, schemas: SchemaSet) -> Counts:
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         for kind in kinds_of(converter, name):
             target, file = Path(folder) / kind, SubmittedFile(name, path, "any")
-            problems = convert_file(converter, file, kind, target, 2**40, 1)[2]
-            if problems:
+            if problems := convert_file(converter, file, kind, target, 2**40, 1):
                 raise ConversionError(problems[0].message)
             counted.append(count_entities(target, kind))
     return _sum(counted)

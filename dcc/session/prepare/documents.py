@@ -86,6 +86,11 @@ class DocumentToPrepare(NamedTuple):
     centre: str
     md5: str | None
 
+    @property
+    def file_name(self) -> str:
+        """Its name."""
+        return Path(self.path).name
+
 
 def valid_documents(checked: CheckedArchive) -> list[DocumentToPrepare]:
     """The documents of an archive that have no problem."""
@@ -116,7 +121,7 @@ def prepare_archive(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[
             writer = PreparedWriter(archive.target, basis.name, basis.columns)
         except FileNotFoundError as error:
             # Somebody removed the folder of the archive from staging.
-            names = [Path(document.path).name for document in archive.documents]
+            names = [document.file_name for document in archive.documents]
             return {name: portable(document_lost(archive.key, name, error)) for name in names}
         try:
             failed = prepare_into(writer, archive, basis)
@@ -134,11 +139,11 @@ def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Prepa
     """
     failed: dict[str, Exception] = {}
     # In a fixed order, so that the file is the same whoever makes it.
-    for document in sorted(archive.documents, key=lambda one: Path(one.path).name):
-        name = Path(document.path).name
+    for document in sorted(archive.documents, key=lambda one: one.file_name):
+        name = document.file_name
         try:
             with logging_about(zip_action=archive.key, centre=archive.centre, document=name):
-                _prepare(archive.key, document, name, writer, basis)
+                _prepare(archive.key, document, writer, basis)
         except MemoryError:
             raise
         except Exception as error:
@@ -148,10 +153,8 @@ def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Prepa
     return failed
 
 
-def _prepare(
-    key: SubmissionKey, document: DocumentToPrepare, name: str, writer: PreparedWriter, basis: PreparationBasis
-) -> None:
-    path = Path(document.path)
+def _prepare(key: SubmissionKey, document: DocumentToPrepare, writer: PreparedWriter, basis: PreparationBasis) -> None:
+    path, name = Path(document.path), document.file_name
     try:
         md5 = md5_of(path)
     except OSError as error:
@@ -169,7 +172,7 @@ def _prepare(
             pass
     if taken.error is not None:
         raise taken.error
-    rows.finish(name, document.md5 or "", findings, None if origin is None else origin.to_json())
+    rows.finish(name, document.md5 or "", findings, origin)
 
 
 def _findings_of(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:

@@ -29,11 +29,11 @@ from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
-from dcc.validation.verdicts import DocumentToJudge, DraftFile, PathVerdict
+from dcc.validation.verdicts import DraftFile, PathVerdict
 
 if TYPE_CHECKING:
     from dcc.reference.loading import ReferenceData
-    from dcc.validation.judging import Judge
+    from dcc.validation.judge import Judge
 
 
 _NO_TABLE = mark(
@@ -102,7 +102,7 @@ def check_paths(
 
 def _judge_by(schemas: SchemaSet, reference: ReferenceData, settings: Settings) -> AbstractContextManager[Judge]:
     # Which loads what knows the QC database: that takes longer than checking a few files.
-    from dcc.validation.judging import judge_by
+    from dcc.validation.judge import judge_by
 
     return judge_by(schemas, reference, settings.max_document_errors)
 
@@ -110,13 +110,7 @@ def _judge_by(schemas: SchemaSet, reference: ReferenceData, settings: Settings) 
 def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVerdict]:
     """The verdicts of the stored drafts, with `most` errors and warnings; their file is closed at the end."""
     with closing:
-        for draft, later in kept.drafts():
-            for one in (draft, *draft.documents):
-                if one.path in later:
-                    # There is none unless the rules were loaded.
-                    from dcc.rules.checking import AWAITING_SPECIMENS
-
-                    one.add_later(later[one.path], most, AWAITING_SPECIMENS)
+        for draft in kept.drafts(most):
             yield from draft.with_documents()
 
 
@@ -199,8 +193,9 @@ class _Check:
         is_taken = not draft.errors
         for document, problems in found.documents:
             of_document = PathVerdict(f"{path}/{document.place}", list(problems))
-            judged = DocumentToJudge(document.path, _action_of(path), document.name, path, is_taken)
-            self._judge(judged, of_document)
+            if self.judge is not None:
+                in_archive = document.path, _action_of(path), document.name, path
+                self.judge.judge(of_document, *in_archive, takes_effect=is_taken)
             draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
             draft.documents.append(PathVerdict(f"{path}/{file_name}", [problem]))
@@ -216,10 +211,11 @@ class _Check:
                 target = Path(directory) / kind
                 file = SubmittedFile(path.name, path, None)
                 limit = self.settings.max_archive_bytes, self.settings.max_document_errors
-                of_document.errors += convert_file(converter, file, kind, target, *limit)[2]
+                of_document.errors += convert_file(converter, file, kind, target, *limit)
                 if not of_document.errors:
                     of_document.errors += self.checker.validate(target, kind)
-                self._judge(DocumentToJudge(target, _action_of(path)), of_document)
+                if self.judge is not None:
+                    self.judge.judge(of_document, target, _action_of(path))
                 if of_document is not draft:
                     draft.documents.append(of_document)
         return draft
@@ -232,12 +228,9 @@ class _Check:
         except BadFileNameError as error:
             draft.warnings.append(Problem.of(error))
         draft.errors += self.checker.validate(path, None if name is None else name.kind)
-        self._judge(DocumentToJudge(path, _action_of(path), name), draft)
-        return draft
-
-    def _judge(self, document: DocumentToJudge, draft: PathVerdict) -> None:
         if self.judge is not None:
-            self.judge.judge(document, draft)
+            self.judge.judge(draft, path, _action_of(path), name)
+        return draft
 
 
 def _action_of(path: Path) -> Action:

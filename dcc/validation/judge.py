@@ -1,6 +1,6 @@
 """Judges valid documents by all rules, with the functions of a session: they are applied to a scratch QC database.
 
-`checking` imports this module only to judge by rules: checking against the schema needs none.
+`path_checks` imports this module only to judge by rules: checking against the schema needs none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dcc.documents.origins import Origin, read_origin
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DatabaseUnreachableError, DiskFullError
-from dcc.naming import Action, DocumentKind, DocumentName
+from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, SubmissionKey
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
@@ -41,7 +41,6 @@ from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import DocumentWriter, PreparedFile, PreparedWriter
 from dcc.reference.loading import ReferenceData
-from dcc.rights import Delegations
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import (
     ABOUT_SPECIMENS,
@@ -58,7 +57,7 @@ from dcc.runtime.clock import utc_today
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.tracker.states import VALID
-from dcc.validation.verdicts import DocumentToJudge, DraftFile, EntityInDocument, PathVerdict, RuleProblem
+from dcc.validation.verdicts import DraftFile, EntityInDocument, PathVerdict, RuleProblem
 from dcc.vocabulary import DocumentState
 
 _ROWS_HELD: Final = 1_000
@@ -83,37 +82,30 @@ _FORMER: Final = {
 """The entities that were replaced or deleted: their document, centre element and position."""
 
 
-@dataclass
-class _Prepared:
-    """A document whose rows and own findings are known; `due` has its number. `copy` is read if rows are missing."""
+@dataclass(frozen=True, slots=True)
+class _Document(DueDocument):
+    """A document as if uploaded, by its number; its rows and own findings are known.
 
-    path: str
-    submitted: DocumentToJudge
-    due: DueDocument
-    origin: Origin | None
+    It is in `archive`, if in any; `refused` are the centre elements that rules refuse, and `copy` is read if rows are
+    missing. Once applied, it has an `id` in the scratch database. `presumed`: what it edits is in no other document. If
+    that is not there, all of it is refused, and a session judges nothing of it.
+    """
+
+    path: str = ""
+    archive: Path | None = None
+    origin: Origin | None = None
     refused: set[int | None] = field(default_factory=set)
     copy: Path | None = None
+    id: int = 0
+    presumed: bool = False
 
     @property
     def place(self) -> DocumentPlace:
         """Its origin: the archive, or the folder or table, that it was found in, and its name there."""
-        if (archive := self.submitted.archive) is not None:
-            return DocumentPlace(str(archive), self.path.removeprefix(f"{archive}/"))
+        if self.archive is not None:
+            return DocumentPlace(str(self.archive), self.path.removeprefix(f"{self.archive}/"))
         path = Path(self.path).absolute()
         return DocumentPlace(str(path.parent), path.name)
-
-
-@dataclass(frozen=True)
-class _Standing:
-    """A document to be judged, with its id in the scratch database.
-
-    `presumed`: what it edits is in no other document. If that is not there, all of it is refused, and a session judges
-    nothing of it.
-    """
-
-    id: int
-    document: _Prepared
-    presumed: bool
 
 
 class Judge:
@@ -132,52 +124,62 @@ class Judge:
         self._writer = PreparedWriter(self._rows, "", columns, _ROWS_HELD)
         self._turn = Lock()
         self._accepted = AcceptedElements()
-        self._documents: list[_Prepared] = []
+        self._documents: list[_Document] = []
         self._archives: dict[Path, int] = {}
 
-    def judge(self, document: DocumentToJudge, draft: PathVerdict) -> None:
-        """Add the rules' findings on a document, if it is valid, without those that depend on other documents."""
-        actual = None if draft.errors else self._schemas.kind_of_file(document.path)
-        if actual is not None:
-            # The rows of a document follow one another.
-            with self._turn:
-                self._prepare(document, actual, draft)
+    def judge(
+        self,
+        draft: PathVerdict,
+        path: Path,
+        action: Action,
+        name: DocumentName | None = None,
+        archive: Path | None = None,
+        *,
+        takes_effect: bool = True,
+    ) -> None:
+        """Add the rules' findings on a document, if it is valid, without those that depend on other documents.
 
-    def _prepare(self, document: DocumentToJudge, kind: DocumentKind, draft: PathVerdict) -> None:
-        # Without a name that has the centre, none can be compared with it.
-        without = ABOUT_SPECIMENS if document.name is not None else ABOUT_SPECIMENS | {"X5"}
-        prepared = _Prepared(draft.path, document, self._due(document, kind, draft), read_origin(document.path))
-        contents = read_document(document.path, kind)
-        rows = None
-        if document.takes_effect:
-            rows = self._writer.document(kind)
-            contents = _written(contents, rows)
-        if document.action is not Action.DELETE:
-            found = check_contents(contents, self._context(prepared), without, self._accepted)
-            draft.add(map(_problem_of, _noting(found, prepared.refused)), self._max_problems)
-        if rows is None:
+        `name` is None if that does not conform, `archive` the one that the document is in, if any. `takes_effect`:
+        whether a session applies it if it is valid, since it takes its archive.
+        """
+        kind = None if draft.errors else self._schemas.kind_of_file(path)
+        if kind is None:
             return
+        # Without a name that has the centre, none can be compared with it.
+        without = ABOUT_SPECIMENS if name is not None else ABOUT_SPECIMENS | {"X5"}
+        key = SubmissionKey(action, path.name if archive is None else archive.name)
+        # One without a proper name comes last of its kind.
+        name = name or DocumentName(path.name, "", date.max, 0, kind)
+        # The rows of a document follow one another.
+        with self._turn:
+            number = len(self._documents)
+            za_id = self._archives.setdefault(archive or Path(draft.path), len(self._archives))
+            due = number, za_id, key, None, name, path.stat().st_size, str(number), VALID
+            document = _Document(*due, path=draft.path, archive=archive, origin=read_origin(path))
+            contents = read_document(path, kind)
+            rows = self._writer.document(kind) if takes_effect else None
+            if rows is not None:
+                contents = _written(contents, rows)
+            if action is not Action.DELETE:
+                found = check_contents(contents, self._context(document), without, self._accepted)
+                draft.add(map(_problem_of, _noting(found, document.refused)), self._max_problems)
+            if rows is not None:
+                self._documents.append(self._finished(document, path, contents, rows))
+
+    def _finished(
+        self, document: _Document, path: Path, contents: Iterator[Content], rows: DocumentWriter
+    ) -> _Document:
         # The rest, after the rules stopped; a session checks no rule on documents that delete.
         for _ in contents:
             pass
-        number, origin = str(prepared.due.xml_id), prepared.origin
-        rows.finish(number, number, None, None if origin is None else origin.to_json())
-        if not self._writer.documents[-1]["whole"]:
-            prepared.copy = self._folder / number
-            shutil.copyfile(document.path, prepared.copy)
-        self._documents.append(prepared)
+        number = str(document.xml_id)
+        rows.finish(number, number, None, document.origin)
+        if self._writer.documents[-1]["whole"]:
+            return document
+        return replace(document, copy=shutil.copyfile(path, self._folder / number))
 
-    def _due(self, document: DocumentToJudge, kind: DocumentKind, draft: PathVerdict) -> DueDocument:
-        """A document, by its number, as if uploaded; one without a proper name comes last of its kind."""
-        number, (path, action, name, archive, _) = len(self._documents), document
-        za_id = self._archives.setdefault(archive or Path(draft.path), len(self._archives))
-        key = SubmissionKey(action, path.name if archive is None else archive.name)
-        name = name or DocumentName(path.name, "", date.max, 0, kind)
-        return DueDocument(number, za_id, key, None, name, path.stat().st_size, str(number), VALID)
-
-    def _context(self, one: _Prepared, lookups: SqlLookups | None = None) -> DocumentContext:
-        action, centre = one.submitted.action, one.due.name.centre
-        return DocumentContext(action, centre, utc_today(), self._reference, lookups, one.origin)
+    def _context(self, one: _Document, lookups: SqlLookups | None = None) -> DocumentContext:
+        return DocumentContext(one.key.action, one.name.centre, utc_today(), self._reference, lookups, one.origin)
 
     def judge_together(self, kept: DraftFile) -> None:
         """Store the findings that depend on other documents."""
@@ -188,7 +190,7 @@ class Judge:
             former = _former_entities(connection)
         for one in standing:
             if one.id in former:
-                kept.add(one.document.path, former=former[one.id])
+                kept.add(one.path, former=former[one.id])
         if not presumed:
             self._judge_applied(standing, ABOUT_SPECIMENS, kept)
             return
@@ -198,19 +200,19 @@ class Judge:
         self._judge_applied(submitted, ABOUT_SPECIMENS - AWAITING_SPECIMENS, kept)
         self._judge_applied([one for one in standing if one.presumed], ABOUT_SPECIMENS, kept)
 
-    def _apply(self, kept: DraftFile) -> Iterator[_Standing]:
+    def _apply(self, kept: DraftFile) -> Iterator[_Document]:
         """Apply the documents in the order of a session, and store what the upload finds; those to be judged."""
         QcBase.metadata.create_all(self._engine)
         # Threads give them in any order, in which those of one name would stay.
-        due = in_order_of_upload(one.due for one in sorted(self._documents, key=lambda one: one.path))
+        due = in_order_of_upload(sorted(self._documents, key=lambda one: one.path))
         with closing(PreparedFile(self._rows)) as file:
-            for group in groups_to_apply(due, lambda one: one.key.action is Action.ADD, lambda _: file, 1):
+            for group in groups_to_apply(due, lambda _: file, 1):
                 documents = [_with_rows(one, file) for one in group]
                 applied = apply_documents(self._engine, documents, patience_seconds=0)
                 for one, result in zip(group, applied, strict=True):
-                    yield from self._take(self._documents[one.xml_id], result, kept)
+                    yield from self._take(one, result, kept)
 
-    def _take(self, one: _Prepared, applied: AppliedDocument, kept: DraftFile) -> Iterator[_Standing]:
+    def _take(self, one: _Document, applied: AppliedDocument, kept: DraftFile) -> Iterator[_Document]:
         """Store what the upload found in a document; yields it if it is judged."""
         shown = [finding for finding in applied.findings if finding.rule not in LEFT_TO_SESSIONS]
         is_refused = applied.state is DocumentState.REFUSED
@@ -219,8 +221,8 @@ class Judge:
         if takes_no_effect or shown:
             problems = map(_problem_of, map(self._named, shown))
             kept.add(one.path, problems, takes_no_effect=takes_no_effect)
-        if not takes_no_effect and one.submitted.action is not Action.DELETE:
-            yield _Standing(applied.document_id, one, is_refused)
+        if not takes_no_effect and one.key.action is not Action.DELETE:
+            yield replace(one, id=applied.document_id, presumed=is_refused)
 
     def _named(self, finding: UploadFinding) -> UploadFinding:
         """A finding that names the document which it refers to, if any, by its path instead of its number."""
@@ -233,23 +235,20 @@ class Judge:
         path = self._documents[int(details["document"].split("/")[1])].path
         return finding._replace(details={**details, "document": path})
 
-    def _judge_applied(self, standing: Sequence[_Standing], rules: Collection[str], kept: DraftFile) -> None:
+    def _judge_applied(self, standing: Sequence[_Document], rules: Collection[str], kept: DraftFile) -> None:
         """Store the findings of rules about other documents, as these are applied now."""
         with self._engine.connect() as connection:
             lookups = SqlLookups(connection)
             asked = questionable(connection, [one.id for one in standing], latest_day(utc_today()))
             for one in standing:
-                document = one.document
-                if one.id not in asked and document.copy is None:
+                if one.copy is not None:
+                    contents = read_document(one.copy, one.name.kind)
+                elif one.id in asked:
+                    contents = load_document(connection, one.id)
+                else:
                     continue
-                contents = (
-                    load_document(connection, one.id)
-                    if document.copy is None
-                    else read_document(document.copy, document.due.name.kind)
-                )
-                context = self._context(document, lookups)
-                found = check_against_others(contents, context, document.refused, rules)
-                kept.add(document.path, map(_problem_of, found))
+                found = check_against_others(contents, self._context(one, lookups), one.refused, rules)
+                kept.add(one.path, map(_problem_of, found))
 
     def close(self) -> None:
         """Close the file of rows, if it was not."""
@@ -277,8 +276,8 @@ def judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) ->
 
 def _with_rows(one: DueDocument, file: PreparedFile) -> DocumentWithRows:
     # Nobody knows what centres delegated, and none is late among documents that are submitted together.
-    number, to_apply = str(one.xml_id), document_to_apply(one, Delegations(), first_of_batch=1)
-    return DocumentWithRows(replace(to_apply, zip_file=number, rights=None), file.document(number, number))
+    number, to_apply = str(one.xml_id), document_to_apply(one, None, first_of_batch=1)
+    return DocumentWithRows(replace(to_apply, zip_file=number), file.document(number, number))
 
 
 def _written(contents: Iterable[Content], rows: DocumentWriter) -> Iterator[Content]:
@@ -307,4 +306,5 @@ def _problem_of(finding: Finding | UploadFinding) -> Problem:
     told = finding.rule, text, finding.line, None, finding.code, finding.severity
     if isinstance(finding, UploadFinding):
         return Problem(*told)
-    return RuleProblem(*told, entity=EntityInDocument(finding.block, finding.entity_kind, finding.entity))
+    entity = EntityInDocument(finding.block, finding.entity_kind, finding.entity)
+    return RuleProblem(*told, entity=entity, may_be_there=finding.rule in AWAITING_SPECIMENS)

@@ -7,12 +7,13 @@ stays: waivers, confirmations and withdrawals.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,25 +30,25 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.database import EMPTY_TABLES, QC_DATABASE
+from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
-from dcc.qc.reference.snapshots import load_active
+from dcc.qc.reference.snapshots import ActiveReference, load_active
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
 from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_workers, processes_of
-from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
+from dcc.replay.replayer import ArchiveToOpen, ReplayDocument, Replayer, StepResult
 from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, find_archives, grouped
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.runtime.clock import utc_today
 from dcc.session.batches.exchange import Workers
 from dcc.session.batches.planning import MAX_ARCHIVES
-from dcc.session.data.upload_order import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.centres import centre_ids, imits_names, load_delegations
-from dcc.tracker.states import UPLOADED, VALID
+from dcc.tracker.states import UPLOADED
 
 _AHEAD: Final = 3
 """The parts on their way, for each process."""
@@ -137,12 +138,12 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayP
         proposed = {name: read_source(engine, settings, name) for name in proposal.reference}
         columns = columns_for(engine)._replace(left_out=EMPTY_TABLES)
     sets: dict[str, Any] = {**{snapshot.name: snapshot for snapshot in active}, **proposed}
+    reference = ReferenceData(**sets, imits_names=names)
     return Replayer(
         root,
         Setup.from_settings(settings, known),
-        PreparationBasis(ReferenceData(**sets, imits_names=names), "", today, columns),
-        waivers,
-        settings.max_document_errors,
+        PreparationBasis(reference, "", today, columns),
+        JudgingBasis(ActiveReference(reference, {}), waivers, today, settings.max_document_errors),
         settings.hold_threshold,
         delegations,
         proposal.rules,
@@ -157,7 +158,7 @@ class _Work:
     ) -> None:
         self._archives, self._run, self._on_progress = archives, run, on_progress
         self._missing: list[StoredArchive] = []
-        self._opened: dict[SubmissionKey, list[OpenedDocument]] = {}
+        self._opened: dict[SubmissionKey, list[ReplayDocument]] = {}
         self._verdicts: dict[DocumentKey, ReplayVerdict] = {}
         self._reported = 0
 
@@ -171,17 +172,19 @@ class _Work:
     ) -> None:
         """Take what workers prepared; fetch, open and prepare all other archives, a limited number at once."""
 
-        def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]:
+        def begin(number: int, part: Part) -> tuple[Part, Callable[[], list[StepResult]]]:
             if results is not None and (opened := results.take(number)) is not None:
-                return part, _ready(opened)
+                return part, lambda: opened
             found = [(one, path) for one in part if (path := stored.fetch(one)) is not None]
             given = [ArchiveToOpen(one.key, one.centre, path, one.md5) for one, path in found]
             named = ", ".join(str(one.key) for one in given)
-            return [one for one, _ in found], self._run("prepare", named, given) if given else _ready([])
+            return [one for one, _ in found], self._run("prepare", named, given).result if given else list
 
-        def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]]) -> None:
+        def end(part: Part, begun: Future[tuple[Part, Callable[[], list[StepResult]]]]) -> None:
             fetched, opened = begun.result()
-            self._opened |= {one.key: found for one, found in zip(fetched, opened.result(), strict=True)}
+            for archive, (verdicts, documents) in zip(fetched, opened(), strict=True):
+                self._verdicts.update(verdicts)
+                self._opened[archive.key] = documents
             self._missing += [one for one in part if one not in fetched]
             for archive in part:
                 stored.release(archive)
@@ -202,35 +205,40 @@ class _Work:
 
     def judge(self) -> None:
         """Apply all documents, those of centres that share data together, and judge those that are reported."""
-        pairs = [
-            (archive.centre or "", centre)
-            for archive in self._archives
-            for one in self._opened.get(archive.key, ())
-            for centre in (one.name.centre if one.name is not None else archive.centre or "", *one.centres)
-        ]
+        documents = list(self._to_apply())
+        pairs = [(one.centre or "", centre) for one in documents for centre in (one.name.centre, *one.centres)]
         group_of = grouped(pairs)
         groups: dict[str, list[ReplayDocument]] = defaultdict(list)
-        keys: dict[int, DocumentKey] = {}
-        for archive in self._archives:
-            for one in self._opened.get(archive.key, ()):
-                key = DocumentKey(archive.key, one.file_name)
-                if one.verdict is not None:
-                    self._verdicts[key] = one.verdict
-                elif (to_judge := _to_judge(archive, one, len(keys) + 1)) is not None:
-                    keys[to_judge.document.xml_id] = key
-                    groups[group_of(archive.centre or "")].append(to_judge)
+        for one in documents:
+            groups[group_of(one.centre or "")].append(one)
+        applied = {
+            f"{number}.db": self._run("apply", f"the documents of {centre}", f"{number}.db", some)
+            for number, (centre, some) in enumerate(groups.items())
+        }
         selected = {one.key for one in self._archives if one.is_selected}
-        groups_applied = [self._run("apply", f"the documents of {name}", some) for name, some in groups.items()]
-        found: list[Any] = []
-        for future in groups_applied:
-            place, standing, verdicts = future.result()
-            self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in verdicts.items()}
+        judged: list[Future[Any]] = []
+        for database, future in applied.items():
+            verdicts, standing = future.result()
+            self._verdicts.update(verdicts)
             # What is not reported need not be judged: that changes nothing for others.
-            reported = [one for one in standing if one.document.key in selected]
+            reported = [one for one in standing if one.key in selected]
             for start in range(0, len(reported), _TOGETHER):
-                found.append(self._run("judge", f"{place.name}", place, reported[start : start + _TOGETHER]))
-        for future in found:
-            self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in future.result().items()}
+                judged.append(self._run("judge", database, database, reported[start : start + _TOGETHER]))
+        for future in judged:
+            self._verdicts.update(future.result())
+
+    def _to_apply(self) -> Iterator[ReplayDocument]:
+        """The documents that are applied: without those that wait for their upload, are held or were withdrawn."""
+        numbers = itertools.count(1)
+        for archive in self._archives:
+            za_id, session = archive.download_id, archive.session
+            for one in self._opened.get(archive.key, ()):
+                recorded = archive.documents.get(one.name.file_name)
+                state = None if recorded is None else recorded.state
+                # Data that wait to be judged (again) are there for others.
+                was_applied = state is not None and (state == UPLOADED or state.phase > Phase.UPLOAD)
+                if state is None or was_applied or outcome_of(state) is not None:
+                    yield replace(one, xml_id=next(numbers), za_id=za_id, session=session, was_applied=was_applied)
 
     def result(self, proposal: ReplayProposal) -> Replay:
         after: dict[SubmissionKey, dict[str, ReplayVerdict]] = defaultdict(dict)
@@ -251,22 +259,3 @@ class _Work:
         verdicts = {key: one for key, one in self._verdicts.items() if key.archive in keys}
         missing = tuple(one.key for one in self._missing)
         return Replay(proposal.words, len(selected), documents, unjudged, missing, tuple(changes), verdicts)
-
-
-def _ready(opened: list[list[OpenedDocument]]) -> Future[list[list[OpenedDocument]]]:
-    future: Future[list[list[OpenedDocument]]] = Future()
-    future.set_result(opened)
-    return future
-
-
-def _to_judge(archive: StoredArchive, one: OpenedDocument, number: int) -> ReplayDocument | None:
-    """A document that is applied; None for one that waits for its upload, is held or was withdrawn."""
-    recorded = archive.documents.get(one.file_name)
-    # Data that wait to be judged (again) are there for others.
-    was_applied = recorded is not None and (recorded.state == UPLOADED or recorded.state.phase > Phase.UPLOAD)
-    if one.name is None or (recorded is not None and not was_applied and outcome_of(recorded.state) is None):
-        return None
-    document = DueDocument(
-        number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, VALID
-    )
-    return ReplayDocument(document, one.prepared, archive.session, was_applied)
