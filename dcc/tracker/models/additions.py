@@ -314,7 +314,7 @@ class OwnerNotice(Base):
     counts: Mapped[str] = mapped_column(String(255))
     done_by: Mapped[str | None] = mapped_column(PERSON)
     created: Mapped[datetime] = mapped_column(index=True)
-    reason: Mapped[str | None] = mapped_column(String(255))
+    reason: Mapped[str | None] = mapped_column(CutText(255))
 
 
 class ZipDecision(Base):
