@@ -313,7 +313,7 @@ def _active_error(lease: Lease) -> SessionActiveError:
 
 def end_attempts(connection: Connection, session_id: int, outcome: AttemptOutcome) -> None:
     """Record the end of attempts that were running or waiting when a session ended."""
-    under_way = ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)])
+    under_way = ZipDownload.status_id.in_([Status.PENDING, Status.RUNNING])
     mine = ZipDownload.session_id == session_id
     connection.execute(
         update(ZipDownload).where(under_way, mine, ZipDownload.outcome.is_(None)).values(outcome=outcome.value)

@@ -138,8 +138,8 @@ def note_shown(instance: DagsterInstance, work: SessionWork) -> None:
 def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) -> tuple[SubmissionWatermark, bool]:
     unfinished = (
         select(ZipAction.id)
-        .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
-        .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
+        .where(ZipAction.phase_id.between(Phase.ZIP_MD5, Phase.XSD))
+        .where(ZipAction.status_id.in_([Status.PENDING, Status.RUNNING]))
         .where(true() if group is None else of_centres(group.centres))
     )
     return newest_submission_watermark(connection), connection.scalar(unfinished.limit(1)) is not None
@@ -304,7 +304,7 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
         .where(XmlFile.download_id.in_(downloads))
         .order_by(XmlFile.id)
     ).all()
-    invalid = [row.id for row in rows if row.status_id == int(Status.FAILED) and row.phase_id <= int(Phase.XSD)]
+    invalid = [row.id for row in rows if row.status_id == Status.FAILED and row.phase_id <= Phase.XSD]
     errors = _errors(connection, invalid)
     documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
     for row in rows:

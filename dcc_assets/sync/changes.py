@@ -22,7 +22,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.models import CONTEXT, HISTORY
@@ -255,13 +255,11 @@ def _submissions_since(
 ) -> dict[SubmissionKey, State]:
     watermark = centres.watermark
     # In the state of a document that failed in validation; others of their documents may be further.
-    failed_in_part = and_(
-        ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD)), ZipAction.status_id == int(Status.FAILED)
-    )
+    failed_in_part = and_(ZipAction.phase_id.between(Phase.XML_NAME, Phase.XSD), ZipAction.status_id == Status.FAILED)
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id, _CHANGED)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), failed_in_part), centres.of_zip_actions())
+        .where(or_(ZipAction.phase_id >= Phase.UPLOAD, failed_in_part), centres.of_zip_actions())
     )
     since = datetime.fromisoformat(watermark.zips) if watermark.zips else None
     if since is not None:
@@ -272,9 +270,9 @@ def _submissions_since(
         query = query.where(only)
     known = {(state, number) for state, numbers in watermark.known.items() for number in numbers}
     return {
-        SubmissionKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
-        for number, todo, name, phase, status, changed in tracker.execute(query)
-        if changed != since or (f"{phase}/{status}", number) not in known
+        SubmissionKey(action, name): State(phase, status)
+        for number, action, name, phase, status, changed in tracker.execute(query)
+        if changed != since or (f"{phase:d}/{status:d}", number) not in known
     }
 
 
@@ -301,5 +299,5 @@ def _states_at(tracker: Connection, second: datetime) -> dict[str, list[int]]:
     rows = tracker.execute(query.limit(_MAX_KNOWN + 1)).all()
     states: dict[str, list[int]] = defaultdict(list)
     for number, phase, status in rows[: _MAX_KNOWN if len(rows) <= _MAX_KNOWN else 0]:
-        states[f"{phase}/{status}"].append(number)
+        states[f"{phase:d}/{status:d}"].append(number)
     return dict(states)

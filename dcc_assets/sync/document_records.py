@@ -82,7 +82,7 @@ def documented_submissions(
     tracker: Connection, keys: Collection[SubmissionKey] | None, condition: ColumnElement[bool] | None = None
 ) -> list[int]:
     """As `submission_ids`, without those that cannot have documents: after a bad name or a failed download."""
-    documented = ZipAction.phase_id >= int(Phase.XML_NAME)
+    documented = ZipAction.phase_id >= Phase.XML_NAME
     return submission_ids(tracker, keys, documented if condition is None else and_(documented, condition))
 
 
@@ -104,7 +104,7 @@ def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[An
     downloads = {one.download_id: one.za_id for one in latest_downloads(tracker, ids) if one.counts}
     documents: Select[*tuple[Any, ...]] = (
         select(XmlFile.id, XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
-        .where(XmlFile.download_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))
+        .where(XmlFile.download_id.in_(IDS), XmlFile.phase_id >= Phase.UPLOAD)
         .order_by(XmlFile.id)
     )
     of_actions: dict[int, list[Row[Any]]] = defaultdict(list)
@@ -131,7 +131,7 @@ def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tu
 
 
 def _facts(tracker: Connection, qc: Connection, documents: Sequence[Row[Any]]) -> _Facts:
-    failed = (int(Phase.UPLOAD), int(Status.FAILED))
+    failed = (Phase.UPLOAD, Status.FAILED)
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
     xml_ids = [document.id for document in documents]
@@ -187,8 +187,8 @@ def _submission_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> 
         key=submission_key_of(row),
         centre=row.centre,
         reached=Phase.UPLOAD,
-        phase=Phase(row.phase_id),
-        status=Status(row.status_id),
+        phase=row.phase_id,
+        status=row.status_id,
         documents=documents,
         seconds=0.0,
         finished=row.last_update,
@@ -210,8 +210,8 @@ def _document(row: Row[Any], facts: _Facts) -> DocumentData:
         file_name=row.fname,
         kind=_kind_of(row.fname) if stored is None else DocumentKind(stored.kind),
         centre="" if stored is None else stored.centre,
-        phase=Phase(row.phase_id),
-        status=Status(row.status_id),
+        phase=row.phase_id,
+        status=row.status_id,
         reason=facts.reasons.get(row.id),
         left_out=facts.left_out.get(row.id, ()),
     )

@@ -23,11 +23,12 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_,
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import run_reading
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.session.leases import active_sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction, ZipFile
+from dcc.tracker.submission_rows import submission_key_of
 from dcc_assets import graph
 from dcc_dagster.event_batches import remove_partitions
 
@@ -45,7 +46,7 @@ _ASSETS: Final = [
     graph.QC,
     graph.SUBMISSION_REPORTS,
 ]
-_FAILED: Final = ZipAction.status_id == int(Status.FAILED)
+_FAILED: Final = ZipAction.status_id == Status.FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,12 @@ class Moment:
 class Horizon:
     """Finished submissions that changed before it are archived: successful ones, and failed ones.
 
-    `until` is the id of the last phase of sessions.
+    `until` is the last phase of sessions.
     """
 
     finished: Moment = Moment()
     failed: Moment = Moment()
-    until: int = int(Phase.QC)
+    until: Phase = Phase.QC
 
     def shows(self) -> ColumnElement[bool]:
         """Selects the shown submissions."""
@@ -139,15 +140,15 @@ def _write(instance: DagsterInstance, archive: EventArchive) -> None:
     instance.daemon_cursor_storage.set_cursor_values({_CURSOR_KEY: _AS_JSON.dump_json(archive).decode()})
 
 
-def _is_finished(until: int) -> ColumnElement[bool]:
+def _is_finished(until: Phase) -> ColumnElement[bool]:
     """Whether no session has more to do with a submission, and it did not fail."""
-    done = and_(ZipAction.phase_id >= until, ZipAction.status_id == int(Status.DONE))
-    withdrawn = ZipAction.status_id == int(Status.CANCELLED)
-    return and_(or_(ZipAction.phase_id == int(Phase.QC), done, withdrawn), not_(_FAILED))
+    done = and_(ZipAction.phase_id >= until, ZipAction.status_id == Status.DONE)
+    withdrawn = ZipAction.status_id == Status.CANCELLED
+    return and_(or_(ZipAction.phase_id == Phase.QC, done, withdrawn), not_(_FAILED))
 
 
 def _next_horizon(connection: Connection, settings: Settings, now: Horizon) -> Horizon:
-    until = max(int(settings.last_phase), int(Phase.XSD))
+    until = max(settings.last_phase, Phase.XSD)
     return Horizon(
         _next_moment(connection, _is_finished(until), now.finished, settings.dagster_zips),
         _next_moment(connection, _FAILED, now.failed, settings.dagster_failed_zips),
@@ -175,4 +176,4 @@ def _page(connection: Connection, condition: ColumnElement[bool], after: int) ->
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )
-    return {row.id: SubmissionKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in connection.execute(query)}
+    return {row.id: submission_key_of(row) for row in connection.execute(query)}

@@ -426,7 +426,7 @@ def _list_documents(
         entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.download_id == download.id)
     )
     held = XmlFile.id.in_(of_download.where(AnException.short_name == HELD))
-    rank = case((XmlFile.status_id == int(Status.FAILED), 0), (held, 1), else_=2)
+    rank = case((XmlFile.status_id == Status.FAILED, 0), (held, 1), else_=2)
     query = (
         select(
             XmlFile.id,
@@ -450,7 +450,7 @@ def _list_documents(
 
 def _document(row: Any, entries: Mapping[str, int], in_qc: Any) -> DocumentReport:
     """A document by its rows in both databases (None in the QC database)."""
-    phase, status, held = Phase(row.phase_id), Status(row.status_id), bool(entries.get(HELD))
+    phase, status, held = row.phase_id, row.status_id, bool(entries.get(HELD))
     return DocumentReport(
         file_name=row.fname,
         size_bytes=row.size_bytes,

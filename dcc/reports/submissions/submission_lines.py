@@ -27,7 +27,15 @@ from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
-from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, state_of, submission_key_of
+from dcc.tracker.submission_rows import (
+    group_pairs,
+    is_at,
+    is_named,
+    is_of_centre,
+    newest_downloads,
+    state_of,
+    submission_key_of,
+)
 from dcc.vocabulary import Actor
 
 _ARCHIVE_FAILURES: Final = {
@@ -140,10 +148,7 @@ def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[S
         .group_by(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id)
         .order_by(XmlFile.phase_id, XmlFile.status_id)
     )
-    states: dict[int, list[StateCount]] = defaultdict(list)
-    for za_id, phase, status, count in connection.execute(query):
-        states[za_id].append(StateCount(Phase(phase), Status(status), count))
-    return states
+    return group_pairs((za_id, StateCount(*counted)) for za_id, *counted in connection.execute(query))
 
 
 def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[Actor, ...]], Counter[int]]:

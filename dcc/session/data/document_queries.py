@@ -18,7 +18,7 @@ from dcc.databases.schema import current
 from dcc.errors import BadFileNameError
 from dcc.naming import ANY_CENTRE, Action, NamingConvention
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
+from dcc.phases import STATES, Phase, State, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
@@ -152,7 +152,7 @@ def _passed(phase: Phase) -> ColumnElement[bool]:
 
 
 def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
-    return and_(XmlFile.phase_id == int(phase), XmlFile.status_id.in_([int(status) for status in statuses]))
+    return and_(XmlFile.phase_id == phase, XmlFile.status_id.in_(statuses))
 
 
 _BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
@@ -171,10 +171,10 @@ def _due_documents(
 ) -> Iterator[DueDocument]:
     # Documents of one archive, centre or state share objects: a session may have 50,000 of them.
     of_actions: dict[int, SubmissionKey] = {}
-    for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre, source in rows:
+    for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, action, centre, source in rows:
         key = of_actions.get(za_id)
         if key is None:
-            key = of_actions[za_id] = SubmissionKey(ACTIONS_BY_ID[todo], zip_name)
+            key = of_actions[za_id] = SubmissionKey(action, zip_name)
         if keys is not None and key not in keys:
             continue
         try:

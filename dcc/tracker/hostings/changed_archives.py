@@ -32,7 +32,7 @@ from dcc.tracker.states import UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import archive_size, is_at, last_attempts, latest_downloads
 
 LOADED = or_(
-    XmlFile.phase_id > int(Phase.UPLOAD),
+    XmlFile.phase_id > Phase.UPLOAD,
     is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), UPLOADED),
 )
 """Condition on a document: the QC database has it."""
