@@ -50,6 +50,11 @@ class Status(_Row):
     FAILED = 5
 
 
+UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
+"""Statuses of a phase that has not ended."""
+UNFAILED: Final = (*UNFINISHED, Status.DONE)
+
+
 class State(NamedTuple):
     """How far something has come: a phase and a status."""
 
@@ -63,6 +68,15 @@ class State(NamedTuple):
     def failed(self) -> bool:
         """Whether it ended in a failure."""
         return self.status == Status.FAILED
+
+    @property
+    def failed_as_whole(self) -> bool:
+        """Whether an archive failed before its documents."""
+        return self.failed and self.phase <= Phase.UNZIP
+
+    def is_past(self, phase: Phase) -> bool:
+        """Whether it went through a phase."""
+        return self.phase > phase or self == (phase, Status.DONE)
 
 
 STATES: Final = {(phase, status): State(phase, status) for phase in Phase for status in Status}

@@ -122,7 +122,7 @@ PERSON = CutText(64)
 class MemberId(TypeDecorator[Member]):
     """A member of an enumeration, as the id of its row in a reference table: its place there, counted from 1.
 
-    Conversions are look-ups alone, which take no time even in many rows.
+    Conversions are look-ups alone, for the many rows of a crawl.
     """
 
     impl = SMALL

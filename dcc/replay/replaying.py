@@ -47,7 +47,7 @@ from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.centres import centre_ids, imits_names, load_delegations
-from dcc.tracker.states import UPLOADED, VALID
+from dcc.tracker.states import VALID
 
 _AHEAD: Final = 3
 """The parts on their way, for each process."""
@@ -263,7 +263,7 @@ def _to_judge(archive: StoredArchive, one: OpenedDocument, number: int) -> Repla
     """A document that is applied; None for one that waits for its upload, is held or was withdrawn."""
     recorded = archive.documents.get(one.file_name)
     # Data that wait to be judged (again) are there for others.
-    was_applied = recorded is not None and (recorded.state == UPLOADED or recorded.state.phase > Phase.UPLOAD)
+    was_applied = recorded is not None and recorded.state.is_past(Phase.UPLOAD)
     if one.name is None or (recorded is not None and not was_applied and outcome_of(recorded.state) is None):
         return None
     document = DueDocument(

@@ -41,7 +41,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import HELD, AttemptOutcome, SubmissionKey
-from dcc.phases import STATES, Phase, State, Status
+from dcc.phases import STATES, UNFINISHED, Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import (
@@ -273,7 +273,7 @@ def _set_back(connection: Connection, za_ids: Collection[int], to: State, reques
     revoke(connection, actions, DecisionKind.ACKNOWLEDGE, DecisionKind.QUARANTINE, by=requested_by)
     unfinished: list[int] = []
     for ids in sorted_chunks(actions):
-        unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
+        unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids}))
     _cancel(connection, unfinished)
 
 
@@ -323,7 +323,6 @@ def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> N
 _Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
 
 _LAST_WITHOUT_DOCUMENTS: Final = Phase.UNZIP
-_UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 
 _UNFINISHED_DOWNLOADS = (
     select(ZipDownload.id)
@@ -332,7 +331,7 @@ _UNFINISHED_DOWNLOADS = (
     .where(
         FileSourceHasZip.za_id.in_(IDS),
         ZipDownload.phase_id <= Phase.XSD,
-        ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)),
+        ZipDownload.status_id.in_(UNFINISHED),
     )
 )
 _CHILDREN = (
@@ -385,7 +384,7 @@ _UPLOADING = (
 )
 _CANCEL = (
     update(ZipDownload)
-    .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
+    .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(UNFINISHED))
     .values(status_id=Status.CANCELLED, outcome=func.coalesce(ZipDownload.outcome, AttemptOutcome.ABORTED.value))
 )
 
@@ -455,4 +454,4 @@ def _write_states(connection: Connection, model: _Stateful, states: Mapping[int,
 
 
 def _cancel(connection: Connection, download_ids: Iterable[int]) -> None:
-    change_about(connection, _CANCEL, download_ids, unfinished=_UNFINISHED)
+    change_about(connection, _CANCEL, download_ids)

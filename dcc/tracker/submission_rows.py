@@ -187,6 +187,11 @@ def is_at(model: Any, *states: State) -> ColumnElement[bool]:
     return or_(*(and_(model.phase_id == phase, model.status_id == status) for phase, status in states))
 
 
+def has_failed_as_whole(model: Any) -> ColumnElement[bool]:
+    """Condition on a submission or download: it failed before its documents."""
+    return and_(model.status_id == Status.FAILED, model.phase_id <= Phase.UNZIP)
+
+
 def object_of(kind: type[_Object], row: Any, /, **given: object) -> _Object:
     """An object of a dataclass; its fields are the columns with their names, except those that are `given`.
 

@@ -20,7 +20,7 @@ from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import STEP_LEFT_OUT, SubmissionKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
 from dcc.qc.judging.finding_reports import SEVERITY_RANK
@@ -29,7 +29,8 @@ from dcc.runtime.clock import utc_now
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.queries.submission_filters import submission_query
-from dcc.tracker.submission_rows import latest_downloads, submission_key_of
+from dcc.tracker.states import UPLOAD_FAILED, WITHDRAWN
+from dcc.tracker.submission_rows import latest_downloads, state_of, submission_key_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
@@ -131,7 +132,6 @@ def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tu
 
 
 def _facts(tracker: Connection, qc: Connection, documents: Sequence[Row[Any]]) -> _Facts:
-    failed = (Phase.UPLOAD, Status.FAILED)
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
     xml_ids = [document.id for document in documents]
@@ -146,7 +146,7 @@ def _facts(tracker: Connection, qc: Connection, documents: Sequence[Row[Any]]) -
         rows,
         counts,
         findings={xml_id: _worst_findings(qc, rows[xml_id].id) for xml_id in counts},
-        reasons=_reasons(tracker, [one.id for one in documents if (one.phase_id, one.status_id) == failed]),
+        reasons=_reasons(tracker, [one.id for one in documents if state_of(one) == UPLOAD_FAILED]),
         left_out=_left_out_steps(tracker, xml_ids),
     )
 
@@ -196,12 +196,8 @@ def _submission_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> 
     if any(Phase.CONTEXT in document.left_out for document in documents):
         yield replace(outcome, reached=Phase.CONTEXT)
     for phase in SHOWN_PHASES:
-        if phase is Phase.UPLOAD or any(document.phase >= phase or _withdrawn(document) for document in documents):
+        if phase is Phase.UPLOAD or any(one.phase >= phase or one.state == WITHDRAWN for one in documents):
             yield replace(outcome, reached=phase)
-
-
-def _withdrawn(document: DocumentData) -> bool:
-    return document.phase is Phase.UPLOAD and document.status is Status.CANCELLED
 
 
 def _document(row: Row[Any], facts: _Facts) -> DocumentData:

@@ -52,7 +52,7 @@ from dcc.tracker.states import (
     advance,
     roll_up,
 )
-from dcc.tracker.submission_rows import KEY, is_at, state_of, submission_key_of
+from dcc.tracker.submission_rows import KEY, has_failed_as_whole, is_at, state_of, submission_key_of
 
 _RETRY: Final = "Process it again: dcc retry {key}"
 _NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
@@ -121,7 +121,7 @@ def _legal(download: State | None) -> set[State]:
     if download is None:
         return {WAITING, REFUSED, CANCELLED}
     legal = {advance(WAITING, download), CANCELLED}
-    if download.phase <= Phase.UNZIP and download.failed:
+    if download.failed_as_whole:
         # Another attempt was planned.
         legal |= {WAITING, EXTRACTING}
     if download.phase is Phase.DOWNLOAD:
@@ -152,7 +152,7 @@ def download_states(connection: Connection) -> Wrong:
 
 def _wrong_download(state: State, rolled_up: State | None) -> str | None:
     """What is wrong with a download in a state whose documents come to another; None for nothing."""
-    if state.status is Status.CANCELLED or (state.failed and state.phase <= Phase.UNZIP):
+    if state.status is Status.CANCELLED or state.failed_as_whole:
         return None
     if rolled_up is None:
         return f"It is {state} without any document." if state.phase > Phase.UNZIP else None
@@ -195,8 +195,7 @@ def failure_reasons(connection: Connection) -> Wrong:
     """Whatever failed has its reason in a log."""
     submissions = _NAMED.where(is_at(ZipAction, REFUSED), ~exists().where(ZipActionLog.za_id == ZipAction.id))
     downloads = select(ZipDownload.id).where(
-        ZipDownload.status_id == Status.FAILED,
-        ZipDownload.phase_id <= Phase.UNZIP,
+        has_failed_as_whole(ZipDownload),
         ~exists().where(ZipLog.download_id == ZipDownload.id),
     )
     open_entry = exists().where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))

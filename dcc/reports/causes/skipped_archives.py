@@ -29,7 +29,7 @@ from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_ar
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import CANCELLED
+from dcc.tracker.states import CANCELLED, WAITING
 from dcc.tracker.submission_rows import is_at
 from dcc.vocabulary import Actor
 
@@ -290,7 +290,7 @@ def _counted(
     use the source.
     """
     waits = or_(
-        and_(ZipAction.phase_id == Phase.ZIP_NAME, ZipAction.status_id == Status.DONE),
+        is_at(ZipAction, WAITING),
         and_(ZipAction.phase_id == Phase.DOWNLOAD, ZipAction.status_id != Status.FAILED),
     )
     why = case(

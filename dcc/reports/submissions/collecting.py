@@ -69,6 +69,7 @@ from dcc.tracker.register.centres import list_centres, require_centre
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
+from dcc.tracker.states import JUDGED_FAULTY
 from dcc.tracker.submission_rows import is_named, of_host
 from dcc.vocabulary import DocumentAction
 
@@ -521,7 +522,7 @@ def steps_of(
 
     What failed in the check of its contents goes on in its other parts, if any: only the faulty ones are left out.
     """
-    goes_on = is_taken and (phase, status) == (Phase.DATA, Status.FAILED)
+    goes_on = is_taken and (phase, status) == JUDGED_FAULTY
     beyond = Standing.IN_PART if goes_on else Standing.NOT_REACHED
     standings = {each: Standing.PASSED if each < phase else beyond for each in DOCUMENT_PHASES}
     standings |= {phase: _STANDINGS[status]} | dict.fromkeys(left_out, Standing.LEFT_OUT)

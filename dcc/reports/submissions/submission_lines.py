@@ -26,7 +26,7 @@ from dcc.tracker.problems import FAILS_DOCUMENT, submissions_with_entries
 from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import submission_query
-from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
+from dcc.tracker.states import CANCELLED, NOT_DOWNLOADED, NOT_UPLOADED, VALID
 from dcc.tracker.submission_rows import (
     group_pairs,
     is_at,
@@ -163,7 +163,7 @@ def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[A
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
         .join(ZipLog, ZipLog.download_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
-        .where(is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)))
+        .where(is_at(ZipDownload, NOT_DOWNLOADED))
     )
     found: dict[tuple[int, int | None], set[Actor]] = defaultdict(set)
     failing = of_documents.where(XmlFile.status_id == Status.FAILED, FAILS_DOCUMENT).distinct()

@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
 from dcc.outcomes import CrawlOutcome, Problem, SubmissionKey
-from dcc.phases import Phase, State, Status
+from dcc.phases import UNFAILED, UNFINISHED, Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
@@ -223,12 +223,9 @@ def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
     return with_archives(attempts.join(ZipAction, ZipAction.id == FileSourceHasZip.za_id))
 
 
-_UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
-
-
 def is_unchecked(document: type[XmlFile]) -> ColumnElement[bool]:
     """Whether a document waits to be validated, or a dead session was validating it."""
-    return and_(document.phase_id <= Phase.XSD, document.status_id.in_(_UNFINISHED))
+    return and_(document.phase_id <= Phase.XSD, document.status_id.in_(UNFINISHED))
 
 
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
@@ -245,7 +242,7 @@ def _interrupted_query() -> Select[*tuple[Any, ...]]:
             ~is_on_hold(),
             ZipAction.phase_id.between(Phase.ZIP_MD5, Phase.XSD),
             or_(
-                and_(ZipAction.status_id.in_([*_UNFINISHED, Status.DONE]), ~done),
+                and_(ZipAction.status_id.in_(UNFAILED), ~done),
                 and_(failed, ZipAction.id.in_(with_unchecked)),
             ),
         )

@@ -23,7 +23,7 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.messages import Message, mark, message
 from dcc.naming import ACTION_ORDER, Action
 from dcc.outcomes import HELD, SubmissionKey
-from dcc.phases import Phase, Status
+from dcc.phases import UNFAILED, UNFINISHED, Phase, Status
 from dcc.tracker.decisions import archives_on_hold, is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
@@ -183,7 +183,6 @@ _COLUMNS: Final = (
 _NAMED: Final = (ZipFile.centre_id.is_not(None), ZipFile.created.is_not(None), ZipFile.inc.is_not(None))
 _YOUNGER: Final = select(*_COLUMNS).join(ZipFile, ZipFile.id == ZipAction.zip_id).where(ZipAction.id.in_(IDS), *_NAMED)
 
-_UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
 _FAILED_TO_ARRIVE: Final = and_(
     is_at(ZipAction, NOT_DOWNLOADED),
     select(func.coalesce(func.min(FileSourceHasZip.num_retries), 0))
@@ -212,8 +211,8 @@ def _has_document(za_ids: Select[Any], condition: ColumnElement[bool]) -> Column
 _HAS_WAITING: Final = and_(DOCUMENTS_COUNT, _has_document(_WITH_WAITING, _WAITS))
 """Whether documents of the latest download wait for the upload."""
 _UNFINISHED: Final = or_(
-    and_(ZipAction.phase_id < Phase.XSD, ZipAction.status_id.in_(_UNFAILED)),
-    and_(ZipAction.phase_id == Phase.XSD, ZipAction.status_id.in_(_UNFAILED[:2])),
+    and_(ZipAction.phase_id < Phase.XSD, ZipAction.status_id.in_(UNFAILED)),
+    and_(ZipAction.phase_id == Phase.XSD, ZipAction.status_id.in_(UNFINISHED)),
     _FAILED_TO_ARRIVE,
 )
 _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
