@@ -48,6 +48,7 @@ class Base(TypedTable):
 phase_reference = partial(reference, MemberId(Phase), "phase.id", "RESTRICT")
 status_reference = partial(reference, MemberId(Status), "a_status.id", "RESTRICT")
 action_reference = partial(reference, MemberId(Action), "processing_type.id", "RESTRICT")
+"""References that are members of these enumerations in Python, in conditions, new rows and results."""
 
 
 class Centre(LastUpdated, Base):
