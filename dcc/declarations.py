@@ -14,7 +14,7 @@ from typing import Final
 
 from dcc.errors import InternalFaultError
 from dcc.messages import Details, Message, from_json, mark, message, names_in
-from dcc.phases import Phase, Status
+from dcc.phases import UNFINISHED, Phase, Status
 from dcc.vocabulary import Actor, Severity
 
 VALUE: Final = "value"
@@ -143,7 +143,7 @@ def acts_in(phase: Phase, status: Status) -> Actor:
         if phase is Phase.DOWNLOAD:
             return Actor.NOBODY
         return Actor.DCC if phase > Phase.DATA else Actor.CENTRE
-    waits = phase is Phase.QC and status in (Status.PENDING, Status.RUNNING)
+    waits = phase is Phase.QC and status in UNFINISHED
     return Actor.DCC if waits else Actor.NOBODY
 
 

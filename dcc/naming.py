@@ -50,6 +50,10 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
+ACTION_ORDER: Final = {action: place for place, action in enumerate(Action)}
+"""The order in which archives of one date and increment are applied."""
+
+
 class DocumentKind(StrEnum):
     """What an XML document describes."""
 

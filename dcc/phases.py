@@ -1,11 +1,9 @@
-"""Phases, statuses, states and actions, with the ids of their rows in the tracker (`dcc.tracker.database`)."""
+"""Phases, statuses and states, with the ids of their rows in the tracker (`dcc.tracker.database`)."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
-
-from dcc.naming import Action
 
 
 class _Row(IntEnum):
@@ -52,6 +50,11 @@ class Status(_Row):
     FAILED = 5
 
 
+UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
+"""Statuses of a phase that has not ended."""
+UNFAILED: Final = (*UNFINISHED, Status.DONE)
+
+
 class State(NamedTuple):
     """How far something has come: a phase and a status."""
 
@@ -66,12 +69,15 @@ class State(NamedTuple):
         """Whether it ended in a failure."""
         return self.status == Status.FAILED
 
+    @property
+    def failed_as_whole(self) -> bool:
+        """Whether an archive failed before its documents."""
+        return self.failed and self.phase <= Phase.UNZIP
 
-STATES: Final = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
-"""All states, each as one object, by the ids of their phase and status."""
+    def is_past(self, phase: Phase) -> bool:
+        """Whether it went through a phase."""
+        return self.phase > phase or self == (phase, Status.DONE)
 
-ACTION_IDS: Final = {Action.ADD: 1, Action.EDIT: 2, Action.DELETE: 3}
-"""Ids of the `processing_type` rows, in the order in which archives of one date and increment are applied."""
 
-ACTIONS_BY_ID: Final = {number: action for action, number in ACTION_IDS.items()}
-"""The actions, by the ids of the `processing_type` rows."""
+STATES: Final = {(phase, status): State(phase, status) for phase in Phase for status in Status}
+"""All states, each as one object, by their phase and status."""

@@ -148,7 +148,7 @@ def _pending_work(
     last_download = connection.scalar(
         select(func.coalesce(func.max(SessionTask.session_id), 0))
         .join(CrawlingSession, CrawlingSession.id == SessionTask.session_id)
-        .where(SessionTask.phase_id == int(Phase.DOWNLOAD), of_centres)
+        .where(SessionTask.phase_id == Phase.DOWNLOAD, of_centres)
     )
     usable = usable_sources(connection, settings.source_failure_limit)
     return PendingWork(

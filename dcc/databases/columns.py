@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import (
     CHAR,
@@ -33,6 +35,8 @@ from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from dcc.errors import ConfigurationError
+
+Member = TypeVar("Member", bound=Enum)
 
 MYSQL_FAMILY: Final = ("mysql", "mariadb")
 MESSAGE_BYTES: Final = 65_535
@@ -113,6 +117,30 @@ class CutText(TypeDecorator[str]):
 
 PERSON = CutText(64)
 """Who did something: a person, a session or a part of the platform."""
+
+
+class MemberId(TypeDecorator[Member]):
+    """A member of an enumeration, as the id of its row in a reference table: its place there, counted from 1.
+
+    Conversions are look-ups alone, for the many rows of a crawl.
+    """
+
+    impl = SMALL
+    cache_ok = True
+
+    def __init__(self, kind: type[Member]) -> None:
+        super().__init__()
+        self.kind = kind
+        self._members = {None: None} | dict(enumerate(kind, start=1))
+        self._ids = {member: number for number, member in self._members.items()}
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Member | None], int | None]:  # noqa: ARG002
+        """What gives the id of a member."""
+        return self._ids.__getitem__
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[int | None], Member | None]:  # noqa: ARG002
+        """What gives the member with an id."""
+        return self._members.__getitem__
 
 
 class RowTime(ColumnElement[datetime]):
@@ -201,7 +229,7 @@ big_id = partial(_generated_id, BIG)
 """A generated id, for tables that grow without end."""
 
 
-def _reference(kind: TypeEngine[Any], target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
+def reference(kind: TypeEngine[Any], target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
     """A reference to a generated id; `ondelete` is what happens to this row when that one is deleted.
 
     It has an index of its own, unless it is unique, part of the key, or another index begins with it (`index=False`).
@@ -211,4 +239,4 @@ def _reference(kind: TypeEngine[Any], target: str, ondelete: str, **options: Any
     return mapped_column(kind, key, **{"index": is_indexed, **options})
 
 
-small_reference, big_reference = partial(_reference, SMALL), partial(_reference, BIG)
+small_reference, big_reference = partial(reference, SMALL), partial(reference, BIG)

@@ -48,7 +48,6 @@ from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.centres import centre_ids, imits_names, load_delegations
-from dcc.tracker.states import UPLOADED
 
 _AHEAD: Final = 3
 """The parts on their way, for each process."""
@@ -236,7 +235,7 @@ class _Work:
                 recorded = archive.documents.get(one.name.file_name)
                 state = None if recorded is None else recorded.state
                 # Data that wait to be judged (again) are there for others.
-                was_applied = state is not None and (state == UPLOADED or state.phase > Phase.UPLOAD)
+                was_applied = state is not None and state.is_past(Phase.UPLOAD)
                 if state is None or was_applied or outcome_of(state) is not None:
                     yield replace(one, xml_id=next(numbers), za_id=za_id, session=session, was_applied=was_applied)
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
+from dcc.phases import STATES, Phase, State, Status
 from dcc.qc.models import BLOCK, DOCUMENT
 from dcc.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
 from dcc.settings import Settings
@@ -144,14 +144,14 @@ def find_archives(
 def _archive(downloads: list[Any]) -> StoredArchive:
     last = downloads[-1]
     same = [row for row in downloads if row.content_md5 == last.content_md5]
-    has_failed = last.status_id == int(Status.FAILED)
+    has_failed = last.status_id == Status.FAILED
     # The manifest beside an archive, which may have refused it, is in staging alone.
-    needs_staging = has_failed and last.phase_id == int(Phase.UNZIP) and last.manifest
+    needs_staging = has_failed and last.phase_id == Phase.UNZIP and last.manifest
     sha256 = next((row.sha256 for row in reversed(same) if row.sha256 is not None), None)
     # What did not have its checksum was not kept: staging may have what was fetched before.
     md5 = _OF_NO_ARCHIVE if state_of(last) == WRONG_CHECKSUM else last.content_md5
     return StoredArchive(
-        SubmissionKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
+        SubmissionKey(last.todo_id, last.file_name),
         last.short_name,
         last.download_id,
         last.content_size_bytes,

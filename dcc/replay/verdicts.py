@@ -28,8 +28,8 @@ def outcome_of(state: State) -> str | None:
     """The outcome of a document in a state of the tracker; None: it is not judged yet, held or withdrawn."""
     if state.status is Status.FAILED:
         return failed(state.phase)
-    judged = state.phase > Phase.DATA or state == State(Phase.DATA, Status.DONE)
-    return ACCEPTED if judged or state == State(Phase.DATA, Status.CANCELLED) else None
+    judged = state.is_past(Phase.DATA) or state == (Phase.DATA, Status.CANCELLED)
+    return ACCEPTED if judged else None
 
 
 class ReplayFact(NamedTuple):

@@ -17,7 +17,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import CrawlOutcome, SubmissionKey, source_partition
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
@@ -229,7 +229,7 @@ def late_centres(connection: Connection, settings: Settings, now: datetime) -> M
     since = func.min(_first_seen())
     hosting = aliased(FileSourceHasZip)
     hosted = exists().where(hosting.za_id == ZipAction.id, hosting.gone_since.is_(None))
-    failed, waits = ZipAction.status_id == int(Status.FAILED), is_at(ZipAction, WAITING)
+    failed, waits = ZipAction.status_id == Status.FAILED, is_at(ZipAction, WAITING)
     query = (
         select(ZipAction.todo_id, ZipFile.file_name, Centre.short_name, ZipAction.phase_id, ZipAction.status_id, since)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -249,27 +249,27 @@ def late_centres(connection: Connection, settings: Settings, now: datetime) -> M
         .order_by(case((failed, 1), else_=0), ZipAction.id)
     )
     late: dict[str, LateCentre] = {}
-    for todo, name, centre, phase, status, first_seen in connection.execute(query):
+    for action, name, centre, phase, status, first_seen in connection.execute(query):
         of_centre = late.setdefault(centre, LateCentre())
-        if status == int(Status.FAILED):
+        if status == Status.FAILED:
             of_centre.failed += 1
             number = of_centre.failed
         else:
             of_centre.waiting += 1
             number = of_centre.waiting
         if number <= NAMED:
-            key = SubmissionKey(ACTIONS_BY_ID[todo], name)
-            of_centre.zips.append(LateSubmission(key, Phase(phase), Status(status), first_seen))
+            key = SubmissionKey(action, name)
+            of_centre.zips.append(LateSubmission(key, phase, status, first_seen))
     return late
 
 
 def _not_through(settings: Settings) -> ColumnElement[bool]:
-    until = int(settings.last_phase)
-    waits = or_(ZipAction.phase_id < until, and_(ZipAction.phase_id == until, ZipAction.status_id < int(Status.DONE)))
-    failed = ZipAction.status_id == int(Status.FAILED)
+    until = settings.last_phase
+    waits = or_(ZipAction.phase_id < until, and_(ZipAction.phase_id == until, ZipAction.status_id < Status.DONE))
+    failed = ZipAction.status_id == Status.FAILED
     return and_(
-        ZipAction.phase_id < int(Phase.QC),
-        ZipAction.status_id != int(Status.CANCELLED),
+        ZipAction.phase_id < Phase.QC,
+        ZipAction.status_id != Status.CANCELLED,
         or_(waits, failed),
         ~is_acknowledged(),
         ~is_on_hold(),

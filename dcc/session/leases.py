@@ -22,7 +22,7 @@ from dcc.errors import NotFoundError, SessionActiveError
 from dcc.messages import Message, mark, message
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import AttemptOutcome, EndReason
-from dcc.phases import Phase, Status
+from dcc.phases import UNFINISHED, Phase
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
@@ -313,7 +313,7 @@ def _active_error(lease: Lease) -> SessionActiveError:
 
 def end_attempts(connection: Connection, session_id: int, outcome: AttemptOutcome) -> None:
     """Record the end of attempts that were running or waiting when a session ended."""
-    under_way = ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)])
+    under_way = ZipDownload.status_id.in_(UNFINISHED)
     mine = ZipDownload.session_id == session_id
     connection.execute(
         update(ZipDownload).where(under_way, mine, ZipDownload.outcome.is_(None)).values(outcome=outcome.value)

@@ -206,7 +206,7 @@ class Session:
 
     def start_task(self, phase: Phase, comment: str) -> int:
         """Record that a task begins; returns its id."""
-        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:COMMENT_LENGTH], **start_columns()}
+        row = {"session_id": self.id, "phase_id": phase, "comment": comment[:COMMENT_LENGTH], **start_columns()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
     def finish_task(self, task_id: int, status: TaskStatus) -> None:

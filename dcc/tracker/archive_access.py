@@ -112,9 +112,9 @@ class DocumentFailure(NamedTuple):
 
 def failed_documents(connection: Connection, downloads: Iterable[int]) -> list[DocumentFailure]:
     """The documents of downloads that failed before their data were taken over, newest first."""
-    failed = (XmlFile.status_id == int(Status.FAILED), XmlFile.phase_id <= int(Phase.UPLOAD))
+    failed = (XmlFile.status_id == Status.FAILED, XmlFile.phase_id <= Phase.UPLOAD)
     rows = rows_with(connection, _documents().where(*failed), XmlFile.download_id, downloads)
-    found = [DocumentFailure(_document(row), Phase(row.phase_id)) for row in rows]
+    found = [DocumentFailure(_document(row), row.phase_id) for row in rows]
     return sorted(found, key=lambda one: -one.document.id)
 
 

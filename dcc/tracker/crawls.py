@@ -282,7 +282,7 @@ def list_sessions(
 
 def _task(row: Any) -> TaskEntry:
     outcome = "running" if row.finish_time is None else _TASK_OUTCOMES.get(row.status, "failed")
-    return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
+    return TaskEntry(row.phase_id, row.comment, row.start_time, row.finish_time, outcome)
 
 
 def require_session(connection: Connection, session_id: int) -> SessionEntry:

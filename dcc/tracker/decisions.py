@@ -22,7 +22,7 @@ from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, SubmissionKey
-from dcc.phases import Phase, State, Status
+from dcc.phases import UNFINISHED, Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import (
@@ -38,7 +38,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.reopened_by import is_automatic_retry, session_name
-from dcc.tracker.states import REFUSED, UPLOADED, VALID
+from dcc.tracker.states import JUDGED_WELL, REFUSED, UPLOADED, VALID
 from dcc.tracker.submission_rows import KEY, count_submissions, group_pairs, is_at, object_of, submission_key_of
 
 
@@ -87,7 +87,7 @@ def archives_on_hold() -> Select[int]:
 
 def is_acknowledged() -> ColumnElement[bool]:
     """Condition on a submission: it failed, and a person said that nobody has to act on it."""
-    return and_(ZipAction.status_id == int(Status.FAILED), is_decided(DecisionKind.ACKNOWLEDGE))
+    return and_(ZipAction.status_id == Status.FAILED, is_decided(DecisionKind.ACKNOWLEDGE))
 
 
 def needs_nobody() -> ColumnElement[bool]:
@@ -140,8 +140,8 @@ def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind
 
 def revoke_healed(connection: Connection, by: str) -> None:
     """Revoke the acknowledgements of submissions that failed in the data phase, and have passed it since."""
-    passed = or_(ZipAction.phase_id > int(Phase.DATA), is_at(ZipAction, State(Phase.DATA, Status.DONE)))
-    healed = select(ZipAction.id).where(passed, ZipAction.status_id != int(Status.FAILED))
+    passed = or_(ZipAction.phase_id > Phase.DATA, is_at(ZipAction, JUDGED_WELL))
+    healed = select(ZipAction.id).where(passed, ZipAction.status_id != Status.FAILED)
     acknowledged = _in_force(DecisionKind.ACKNOWLEDGE).where(ZipDecision.za_id.in_(healed))
     revoke(connection, connection.scalars(acknowledged).all(), DecisionKind.ACKNOWLEDGE, by=by)
 
@@ -209,10 +209,10 @@ def quarantine(connection: Connection, session_id: int, max_faults: int, za_ids:
 
 def is_unfinished() -> ColumnElement[bool]:
     """Condition on a submission: it failed, or has not come through validation, or waits to be judged."""
-    to_judge = UPLOADED, State(Phase.DATA, Status.PENDING), State(Phase.DATA, Status.RUNNING)
+    to_judge = UPLOADED, *(State(Phase.DATA, status) for status in UNFINISHED)
     return or_(
-        ZipAction.status_id == int(Status.FAILED),
-        and_(ZipAction.phase_id <= int(Phase.XSD), ~is_at(ZipAction, VALID)),
+        ZipAction.status_id == Status.FAILED,
+        and_(ZipAction.phase_id <= Phase.XSD, ~is_at(ZipAction, VALID)),
         is_at(ZipAction, *to_judge),
     )
 

@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
@@ -41,7 +41,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import HELD, AttemptOutcome, SubmissionKey
-from dcc.phases import ACTION_IDS, STATES, Phase, State, Status
+from dcc.phases import STATES, UNFINISHED, Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import (
@@ -115,10 +115,7 @@ def add_zip_actions(
     connection: Connection, states: Mapping[SubmissionKey, State], zips: Mapping[str, int]
 ) -> list[int]:
     """Add submissions in these states; returns their ids, in order. `zips` are the ids of archives, by file name."""
-    rows = [
-        {"zip_id": zips[key.file_name], "todo_id": ACTION_IDS[key.action]} | _columns(state)
-        for key, state in states.items()
-    ]
+    rows = [{"zip_id": zips[key.file_name], "todo_id": key.action} | _columns(state) for key, state in states.items()]
     return insert_rows(connection, ZipAction, rows)
 
 
@@ -276,7 +273,7 @@ def _set_back(connection: Connection, za_ids: Collection[int], to: State, reques
     revoke(connection, actions, DecisionKind.ACKNOWLEDGE, DecisionKind.QUARANTINE, by=requested_by)
     unfinished: list[int] = []
     for ids in sorted_chunks(actions):
-        unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
+        unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids}))
     _cancel(connection, unfinished)
 
 
@@ -326,7 +323,6 @@ def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> N
 _Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
 
 _LAST_WITHOUT_DOCUMENTS: Final = Phase.UNZIP
-_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
 
 _UNFINISHED_DOWNLOADS = (
     select(ZipDownload.id)
@@ -334,8 +330,8 @@ _UNFINISHED_DOWNLOADS = (
     # A validated one can count again: `fall_back_to_last_bytes`.
     .where(
         FileSourceHasZip.za_id.in_(IDS),
-        ZipDownload.phase_id <= int(Phase.XSD),
-        ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)),
+        ZipDownload.phase_id <= Phase.XSD,
+        ZipDownload.status_id.in_(UNFINISHED),
     )
 )
 _CHILDREN = (
@@ -388,13 +384,13 @@ _UPLOADING = (
 )
 _CANCEL = (
     update(ZipDownload)
-    .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
-    .values(status_id=int(Status.CANCELLED), outcome=func.coalesce(ZipDownload.outcome, AttemptOutcome.ABORTED.value))
+    .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(UNFINISHED))
+    .values(status_id=Status.CANCELLED, outcome=func.coalesce(ZipDownload.outcome, AttemptOutcome.ABORTED.value))
 )
 
 
 def _columns(state: State) -> dict[str, object]:
-    return {"phase_id": int(state.phase), "status_id": int(state.status)}
+    return {"phase_id": state.phase, "status_id": state.status}
 
 
 def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
@@ -406,7 +402,7 @@ def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -
     return _states_of(rows_about(connection, _READ[model], ids))
 
 
-def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
+def _states_of(rows: Iterable[Any]) -> dict[int, State]:
     return {row_id: STATES[phase, status] for row_id, phase, status in rows}
 
 
@@ -454,8 +450,8 @@ def _roll_up_again(
 
 def _write_states(connection: Connection, model: _Stateful, states: Mapping[int, State]) -> None:
     for state, row_ids in sorted(group_pairs((state, row_id) for row_id, state in states.items()).items()):
-        change_about(connection, _WRITE[model], row_ids, phase=int(state.phase), status=int(state.status))
+        change_about(connection, _WRITE[model], row_ids, phase=state.phase, status=state.status)
 
 
 def _cancel(connection: Connection, download_ids: Iterable[int]) -> None:
-    change_about(connection, _CANCEL, download_ids, unfinished=_UNFINISHED)
+    change_about(connection, _CANCEL, download_ids)

@@ -146,12 +146,12 @@ def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
         .where(ZipDownload.session_id == session.id, ZipDownload.outcome == AttemptOutcome.FINISHED.value)
         .group_by(source),
         archives.join(ZipAction, ZipAction.id == latest.c.za_id)
-        .where(ZipAction.status_id == int(Status.FAILED))
+        .where(ZipAction.status_id == Status.FAILED)
         .add_columns(func.count().label("failed")),
         documents.add_columns(func.count().label("documents")),
         documents.join(XmlLog)
         .join(AnException)
-        .where(XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
+        .where(XmlLog.cleared.is_(None), XmlFile.status_id == Status.FAILED)
         .where(FAILS_DOCUMENT)
         .add_columns(func.count().label("findings")),
         select(CrawlFinding.file_source_id, func.count().label("findings"))

@@ -43,9 +43,13 @@ VALID: Final = State(Phase.XSD, Status.DONE)
 
 NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
 """State of a document that waits for its upload, as for its confirmation, or for an older archive."""
+UPLOADING: Final = State(Phase.UPLOAD, Status.RUNNING)
 UPLOADED: Final = State(Phase.UPLOAD, Status.DONE)
 UPLOAD_FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
+
+JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
+JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
 AWAITING_QC: Final = State(Phase.QC, Status.PENDING)
 """State of a document that waits for a wrangler, not for a session."""

@@ -32,7 +32,7 @@ from dcc.errors import NotFoundError
 from dcc.messages import mark
 from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, STATES, Phase, State, Status
+from dcc.phases import STATES, Phase, State, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.reopened_by import CRAWL
 from dcc.tracker.states import NOT_DOWNLOADED
@@ -56,7 +56,7 @@ _PARENTS_OF = (
 KEY: Final = (ZipAction.todo_id, ZipFile.file_name)
 """The columns of a submission's key."""
 
-DOCUMENTS_COUNT: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
+DOCUMENTS_COUNT: Final = ZipAction.phase_id > Phase.ZIP_NAME
 """Whether a submission's documents count; those of one that was opened again or cancelled since do not."""
 
 
@@ -116,12 +116,12 @@ def with_archives(query: Any) -> Select[*tuple[Any, ...]]:
 
 def submission_key_of(row: Any) -> SubmissionKey:
     """The key of the submission in a row with the columns `KEY`."""
-    return SubmissionKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
+    return SubmissionKey(row.todo_id, row.file_name)
 
 
 def is_named(key: SubmissionKey) -> ColumnElement[bool]:
     """Condition on a submission and its archive: it has this key."""
-    return and_(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    return and_(ZipFile.file_name == key.file_name, ZipAction.todo_id == key.action)
 
 
 class SubmissionOwner(NamedTuple):
@@ -186,7 +186,12 @@ def state_of(row: Any) -> State:
 
 def is_at(model: Any, *states: State) -> ColumnElement[bool]:
     """Condition on a submission, download or document (`model`): it is in one of these states."""
-    return or_(*(and_(model.phase_id == int(phase), model.status_id == int(status)) for phase, status in states))
+    return or_(*(and_(model.phase_id == phase, model.status_id == status) for phase, status in states))
+
+
+def has_failed_as_whole(model: Any) -> ColumnElement[bool]:
+    """Condition on a submission or download: it failed before its documents."""
+    return and_(model.status_id == Status.FAILED, model.phase_id <= Phase.UNZIP)
 
 
 def object_of(kind: type[_Object], row: Any, /, **given: object) -> _Object:
@@ -217,8 +222,8 @@ def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
 
 def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     """Condition on a download: it had an archive's bytes, and was not given up before they were judged."""
-    given_up = and_(download.status_id == int(Status.CANCELLED), download.phase_id <= int(Phase.XSD))
-    return and_(download.phase_id > int(Phase.DOWNLOAD), not_(given_up))
+    given_up = and_(download.status_id == Status.CANCELLED, download.phase_id <= Phase.XSD)
+    return and_(download.phase_id > Phase.DOWNLOAD, not_(given_up))
 
 
 def is_without_bytes_since() -> ColumnElement[bool]:
@@ -267,14 +272,14 @@ def archive_md5() -> ColumnElement[Any]:
 
 _FETCHED_NOTHING: Final = or_(
     is_at(ZipDownload, NOT_DOWNLOADED),
-    and_(ZipDownload.status_id == int(Status.CANCELLED), ZipDownload.phase_id <= int(Phase.UNZIP)),
+    and_(ZipDownload.status_id == Status.CANCELLED, ZipDownload.phase_id <= Phase.UNZIP),
 )
 LATEST: Final = case(
     (
         func.max(ZipDownload.id) == func.max(case((_FETCHED_NOTHING, ZipDownload.id))),
         func.coalesce(
             func.max(case((has_archive_bytes(), ZipDownload.id))),
-            func.max(case((ZipDownload.status_id != int(Status.CANCELLED), ZipDownload.id))),
+            func.max(case((ZipDownload.status_id != Status.CANCELLED, ZipDownload.id))),
             func.max(ZipDownload.id),
         ),
     ),

@@ -20,6 +20,7 @@ from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
 from dcc.rules.catalogue import GROUPS, RuleGroup
+from dcc.tracker.states import JUDGED_FAULTY, WITHDRAWN
 from dcc.vocabulary import FAILING, Actor, Severity
 from dcc_assets.graph import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
@@ -203,9 +204,7 @@ def _integrity(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition]
 
 def _was_judged(document: DocumentData) -> bool:
     """Whether a document's findings are complete: it was judged, or withdrawn."""
-    if document.phase is Phase.DATA:
-        return document.status in {Status.DONE, Status.FAILED}
-    return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
+    return document.state.is_past(Phase.DATA) or document.state in (JUDGED_FAULTY, WITHDRAWN)
 
 
 def _not_made(outcome: SubmissionData, group: RuleGroup, headline: str) -> CheckVerdict:
@@ -257,9 +256,7 @@ def _quality_control(outcome: SubmissionData, more: Metadata, description: str) 
 
 def _whole(outcome: SubmissionData, phase: Phase) -> bool:
     """Whether all documents of the submission have passed a phase."""
-    if outcome.status is Status.FAILED:
-        return outcome.phase > phase
-    return outcome.state >= (phase, Status.DONE) and outcome.status is not Status.CANCELLED
+    return outcome.state.is_past(phase) and outcome.status is not Status.CANCELLED
 
 
 def _failed(document: DocumentData, phase: Phase) -> bool:

@@ -33,7 +33,7 @@ from dcc.outcomes import (
     SubmissionOutcome,
     source_partition,
 )
-from dcc.phases import Phase, State, Status
+from dcc.phases import UNFINISHED, Phase, State, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
@@ -138,8 +138,8 @@ def note_shown(instance: DagsterInstance, work: SessionWork) -> None:
 def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) -> tuple[SubmissionWatermark, bool]:
     unfinished = (
         select(ZipAction.id)
-        .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
-        .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
+        .where(ZipAction.phase_id.between(Phase.ZIP_MD5, Phase.XSD))
+        .where(ZipAction.status_id.in_(UNFINISHED))
         .where(true() if group is None else of_centres(group.centres))
     )
     return newest_submission_watermark(connection), connection.scalar(unfinished.limit(1)) is not None
@@ -226,7 +226,7 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
         attempt = attempts.get(row.id)
         state = _up_to_validation(state_of(row))
         seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
-        downloaded = _is_past(Phase.ZIP_MD5, state)
+        downloaded = state.is_past(Phase.ZIP_MD5)
         fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
         source = sources.get(attempt.file_source_id) if attempt is not None else None
         outcome = SubmissionOutcome(
@@ -235,7 +235,7 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
             phase=state.phase,
             status=state.status,
             downloaded=downloaded,
-            extracted=_is_past(Phase.UNZIP, state),
+            extracted=state.is_past(Phase.UNZIP),
             size_bytes=row.size_bytes,
             md5=row.content_md5,
             source=None if source is None else str(source.label),
@@ -257,10 +257,6 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
 def _up_to_validation(state: State) -> State:
     """The state up to validation; other reports show the later phases."""
     return state if state.phase <= Phase.XSD else VALID
-
-
-def _is_past(phase: Phase, state: State) -> bool:
-    return state.phase > phase or state == (phase, Status.DONE)
 
 
 def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
@@ -304,7 +300,7 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
         .where(XmlFile.download_id.in_(downloads))
         .order_by(XmlFile.id)
     ).all()
-    invalid = [row.id for row in rows if row.status_id == int(Status.FAILED) and row.phase_id <= int(Phase.XSD)]
+    invalid = [row.id for row in rows if row.status_id == Status.FAILED and row.phase_id <= Phase.XSD]
     errors = _errors(connection, invalid)
     documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
     for row in rows:

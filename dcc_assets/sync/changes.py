@@ -22,7 +22,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
+from dcc.phases import STATES, Phase, State, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.models import CONTEXT, HISTORY
@@ -255,13 +255,11 @@ def _submissions_since(
 ) -> dict[SubmissionKey, State]:
     watermark = centres.watermark
     # In the state of a document that failed in validation; others of their documents may be further.
-    failed_in_part = and_(
-        ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD)), ZipAction.status_id == int(Status.FAILED)
-    )
+    failed_in_part = and_(ZipAction.phase_id.between(Phase.XML_NAME, Phase.XSD), ZipAction.status_id == Status.FAILED)
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id, _CHANGED)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), failed_in_part), centres.of_zip_actions())
+        .where(or_(ZipAction.phase_id >= Phase.UPLOAD, failed_in_part), centres.of_zip_actions())
     )
     since = datetime.fromisoformat(watermark.zips) if watermark.zips else None
     if since is not None:
@@ -272,8 +270,8 @@ def _submissions_since(
         query = query.where(only)
     known = {(state, number) for state, numbers in watermark.known.items() for number in numbers}
     return {
-        SubmissionKey(ACTIONS_BY_ID[todo], name): STATES[phase, status]
-        for number, todo, name, phase, status, changed in tracker.execute(query)
+        SubmissionKey(action, name): STATES[phase, status]
+        for number, action, name, phase, status, changed in tracker.execute(query)
         if changed != since or (str(STATES[phase, status]), number) not in known
     }
 

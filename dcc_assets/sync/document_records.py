@@ -20,7 +20,7 @@ from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import STEP_LEFT_OUT, SubmissionKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
 from dcc.qc.judging.finding_reports import SEVERITY_RANK
@@ -29,7 +29,8 @@ from dcc.runtime.clock import utc_now
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.queries.submission_filters import submission_query
-from dcc.tracker.submission_rows import latest_downloads, submission_key_of
+from dcc.tracker.states import UPLOAD_FAILED, WITHDRAWN
+from dcc.tracker.submission_rows import latest_downloads, state_of, submission_key_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
@@ -82,7 +83,7 @@ def documented_submissions(
     tracker: Connection, keys: Collection[SubmissionKey] | None, condition: ColumnElement[bool] | None = None
 ) -> list[int]:
     """As `submission_ids`, without those that cannot have documents: after a bad name or a failed download."""
-    documented = ZipAction.phase_id >= int(Phase.XML_NAME)
+    documented = ZipAction.phase_id >= Phase.XML_NAME
     return submission_ids(tracker, keys, documented if condition is None else and_(documented, condition))
 
 
@@ -104,7 +105,7 @@ def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[An
     downloads = {one.download_id: one.za_id for one in latest_downloads(tracker, ids) if one.counts}
     documents: Select[*tuple[Any, ...]] = (
         select(XmlFile.id, XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
-        .where(XmlFile.download_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))
+        .where(XmlFile.download_id.in_(IDS), XmlFile.phase_id >= Phase.UPLOAD)
         .order_by(XmlFile.id)
     )
     of_actions: dict[int, list[Row[Any]]] = defaultdict(list)
@@ -131,7 +132,6 @@ def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tu
 
 
 def _facts(tracker: Connection, qc: Connection, documents: Sequence[Row[Any]]) -> _Facts:
-    failed = (int(Phase.UPLOAD), int(Status.FAILED))
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
     xml_ids = [document.id for document in documents]
@@ -146,7 +146,7 @@ def _facts(tracker: Connection, qc: Connection, documents: Sequence[Row[Any]]) -
         rows,
         counts,
         findings={xml_id: _worst_findings(qc, rows[xml_id].id) for xml_id in counts},
-        reasons=_reasons(tracker, [one.id for one in documents if (one.phase_id, one.status_id) == failed]),
+        reasons=_reasons(tracker, [one.id for one in documents if state_of(one) == UPLOAD_FAILED]),
         left_out=_left_out_steps(tracker, xml_ids),
     )
 
@@ -187,8 +187,8 @@ def _submission_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> 
         key=submission_key_of(row),
         centre=row.centre,
         reached=Phase.UPLOAD,
-        phase=Phase(row.phase_id),
-        status=Status(row.status_id),
+        phase=row.phase_id,
+        status=row.status_id,
         documents=documents,
         seconds=0.0,
         finished=row.last_update,
@@ -196,12 +196,8 @@ def _submission_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> 
     if any(Phase.CONTEXT in document.left_out for document in documents):
         yield replace(outcome, reached=Phase.CONTEXT)
     for phase in SHOWN_PHASES:
-        if phase is Phase.UPLOAD or any(document.phase >= phase or _withdrawn(document) for document in documents):
+        if phase is Phase.UPLOAD or any(one.phase >= phase or one.state == WITHDRAWN for one in documents):
             yield replace(outcome, reached=phase)
-
-
-def _withdrawn(document: DocumentData) -> bool:
-    return document.phase is Phase.UPLOAD and document.status is Status.CANCELLED
 
 
 def _document(row: Row[Any], facts: _Facts) -> DocumentData:
@@ -210,8 +206,8 @@ def _document(row: Row[Any], facts: _Facts) -> DocumentData:
         file_name=row.fname,
         kind=_kind_of(row.fname) if stored is None else DocumentKind(stored.kind),
         centre="" if stored is None else stored.centre,
-        phase=Phase(row.phase_id),
-        status=Status(row.status_id),
+        phase=row.phase_id,
+        status=row.status_id,
         reason=facts.reasons.get(row.id),
         left_out=facts.left_out.get(row.id, ()),
     )

@@ -23,11 +23,12 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_,
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import run_reading
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.session.leases import active_sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction, ZipFile
+from dcc.tracker.submission_rows import submission_key_of
 from dcc_assets import graph
 from dcc_dagster.event_batches import remove_partitions
 
@@ -45,7 +46,7 @@ _ASSETS: Final = [
     graph.QC,
     graph.SUBMISSION_REPORTS,
 ]
-_FAILED: Final = ZipAction.status_id == int(Status.FAILED)
+_FAILED: Final = ZipAction.status_id == Status.FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +147,9 @@ def _write(instance: DagsterInstance, archive: EventArchive) -> None:
 
 def _is_finished(until: Phase) -> ColumnElement[bool]:
     """Whether no session has more to do with a submission, and it did not fail."""
-    done = and_(ZipAction.phase_id >= int(until), ZipAction.status_id == int(Status.DONE))
-    withdrawn = ZipAction.status_id == int(Status.CANCELLED)
-    return and_(or_(ZipAction.phase_id == int(Phase.QC), done, withdrawn), not_(_FAILED))
+    done = and_(ZipAction.phase_id >= until, ZipAction.status_id == Status.DONE)
+    withdrawn = ZipAction.status_id == Status.CANCELLED
+    return and_(or_(ZipAction.phase_id == Phase.QC, done, withdrawn), not_(_FAILED))
 
 
 def _next_horizon(connection: Connection, settings: Settings, now: Horizon) -> Horizon:
@@ -180,4 +181,4 @@ def _page(connection: Connection, condition: ColumnElement[bool], after: int) ->
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )
-    return {row.id: SubmissionKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in connection.execute(query)}
+    return {row.id: submission_key_of(row) for row in connection.execute(query)}

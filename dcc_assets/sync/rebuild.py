@@ -101,7 +101,7 @@ def _record(
             report.file_sources += 1
         newest = newest_submission_watermark(connection)
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
-        failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
+        failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == Status.FAILED)
         report.failed = connection.scalar(failed) or 0
         for submission in recorded_reports(tracker, settings, condition=shown):
             recorder.record([submission])
@@ -109,7 +109,7 @@ def _record(
             if report.zip_actions % _SHOWN_EVERY == 0:
                 say(f"{report.zip_actions:,} of {total:,} submissions")
         recorder.when_stored(lambda: ZIPS_SHOWN.write(instance, newest))
-        taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
+        taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= Phase.UPLOAD).limit(1))
         with disposed(open_qc_database(settings)) as qc:
             try:
                 require_current(qc)

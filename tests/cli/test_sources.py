@@ -223,7 +223,7 @@ def test_what_came_from_a_purged_source_and_was_not_uploaded_is_fetched_again(dc
         of_archive = select(ZipDownload.id).join(FileSourceHasZip).join(ZipAction).join(ZipFile)
         ids = of_archive.where(ZipFile.file_name == archive.removeprefix("add/"))
         documents = update(XmlFile).where(XmlFile.download_id.in_(ids.scalar_subquery()))
-        dcc.change_tracker(documents.values(phase_id=int(state.phase), status_id=int(state.status)))
+        dcc.change_tracker(documents.values(phase_id=state.phase, status_id=state.status))
     dcc("cancel", held, "--reason", "They ask.")
     before = dcc.states()
     dcc("source", "remove", 1, "--purge", "--yes")

@@ -223,5 +223,5 @@ def _grow(path: Path, stop: threading.Event) -> None:
                 file.write(b"more")
 
 
-def state_of(phase: int, status: int) -> str:
-    return f"{Phase(phase).short_name} {Status(status).short_name}"
+def state_of(phase: Phase, status: Status) -> str:
+    return f"{phase.short_name} {status.short_name}"

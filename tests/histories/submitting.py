@@ -138,7 +138,7 @@ class Centre(Lived):
     def standing(self) -> Standing:
         latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)
         # Nothing counts of what waits for its download again, or was cancelled.
-        opened = select(FileSourceHasZip.id).join(ZipAction).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
+        opened = select(FileSourceHasZip.id).join(ZipAction).where(ZipAction.phase_id > Phase.ZIP_NAME)
         latest = latest.where(ZipDownload.zf_id.in_(opened))
         with self.tracker.connect() as connection:
             rows = connection.execute(

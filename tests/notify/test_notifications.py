@@ -26,7 +26,6 @@ from dcc.notify.rounds import Round
 from dcc.operations.doctor.notifications import examine_notifications
 from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome
 from dcc.runtime.clock import utc_now
@@ -675,7 +674,7 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing)
     in_writing(mailing.tracker, centres.change_centre, "J", email="data@j.example")
 
     def note(action: Action, outcome: NoticeOutcome, *documents: tuple[object, ...]) -> None:
-        za_id = value_in(mailing.tracker, select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action]))
+        za_id = value_in(mailing.tracker, select(ZipAction.id).where(ZipAction.todo_id == action))
         counts = {"specimen": 24, "experiment": 1}
         new = [NewNotice("J", za_id, outcome, *document, counts=counts) for document in documents]
         in_writing(mailing.tracker, add_notices, new)

@@ -143,7 +143,7 @@ def test_they_say_what_the_last_session_did_with_each_source_and_how_long_it_too
     data.folder.put("add/H.2013-10-31.3.impc.zip", b"no archive")
     data.validate()
     ended = value_in(data.tracker, select(CrawlingSession.finish_time))
-    in_xsd = SessionTask.phase_id == int(Phase.XSD)
+    in_xsd = SessionTask.phase_id == Phase.XSD
     execute_in(
         data.tracker,
         update(CrawlingSession).values(start_time=ended - timedelta(seconds=90)),

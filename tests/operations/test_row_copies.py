@@ -24,6 +24,7 @@ from sqlalchemy import (
     inspect,
 )
 
+from dcc.databases.columns import MemberId
 from dcc.databases.database import database_of
 from dcc.databases.schema import create_database, exclusive_connection
 from dcc.databases.transactions import writing
@@ -74,6 +75,8 @@ def _value(column: Any, row: int, chance: random.Random, *, unique: bool) -> Any
     impl = getattr(kind, "impl", kind)
     if column.nullable and chance.random() < 0.3:
         return None
+    if isinstance(kind, MemberId):
+        return chance.choice(list(kind.kind))
     if isinstance(kind, Boolean):
         return chance.random() < 0.5
     if isinstance(impl, DateTime):

@@ -308,9 +308,9 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     data.validate()
     assert _clean(data).removed == []
     # As a session leaves it that was killed.
-    execute_in(data.tracker, update(XmlFile).values(status_id=int(Status.RUNNING)))
+    execute_in(data.tracker, update(XmlFile).values(status_id=Status.RUNNING))
     assert _clean(data, "xsd").removed == []
-    execute_in(data.tracker, update(XmlFile).values(status_id=int(Status.DONE)))
+    execute_in(data.tracker, update(XmlFile).values(status_id=Status.DONE))
     assert [one.staged.place for one in _clean(data, "xsd").removed] == [ZIP]
     data.take_up()
     assert data.states() == {ZIP: "zip_name done"}

@@ -26,7 +26,7 @@ from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.queries.waiting_work import waiting_submissions
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
-from tests.support.asking import column_in, in_both, in_reading, in_writing
+from tests.support.asking import in_both, in_reading, in_writing, rows_in
 from tests.support.data_installations import DataInstallation, DataResult, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
@@ -217,11 +217,12 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
         data.withdraw(key, **WHO)
     assert data.ending() == before
     delegate(data)
-    undone = data.withdraw(key, **WHO)
+    undone = data.withdraw(key, **WHO | {"reason": "x" * 256})
     assert (len(undone.undone_by), undone.others) == (1, ("H",))
     assert len(current(data)) == 3
     assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
-    assert column_in(data.tracker, select(OwnerNotice.done_by).order_by(OwnerNotice.id))[-1] == "someone"
+    told = select(OwnerNotice.done_by, OwnerNotice.reason).order_by(OwnerNotice.id)
+    assert rows_in(data.tracker, told)[-1] == ("someone", "x" * 255)
 
 
 @contextmanager

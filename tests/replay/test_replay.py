@@ -205,7 +205,7 @@ def test_animals_that_wait_to_be_judged_again_are_there(data: DataInstallation, 
     data.run()
     recheck(data.tracker, data.qc, data.settings, keys=[key_of(key)], author="tester", reason="A test.")
     if reached is Phase.DATA:
-        pending = {"phase_id": int(Phase.DATA), "status_id": int(Status.PENDING)}
+        pending = {"phase_id": Phase.DATA, "status_id": Status.PENDING}
         execute_in(data.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(pending))
     found = run(data, ReplayProposal())
     assert (found.unjudged, found.changes) == (1, ())

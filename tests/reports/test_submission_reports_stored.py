@@ -216,7 +216,7 @@ def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can
 
 
 def _have_documents(tracker: Engine, number: int, errors: int) -> None:
-    failed = {"phase_id": int(Phase.XSD), "status_id": int(Status.FAILED)}
+    failed = {"phase_id": Phase.XSD, "status_id": Status.FAILED}
     with writing(tracker) as connection:
         download = connection.scalar(select(ZipDownload.id))
         (template,) = connection.execute(select(XmlFile.__table__)).mappings()

@@ -375,12 +375,12 @@ class TestChangedAfterwards:
         failed = "add/H.2013-10-31.2.impc.zip"
         folder.put(KEY)
         quick.run_session()
-        withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
+        withdrawn = {"phase_id": Phase.UPLOAD, "status_id": Status.CANCELLED}
         execute_in(quick.tracker, *(update(model).values(withdrawn) for model in (XmlFile, ZipDownload, ZipAction)))
         folder.put(failed, broken_document(b""))
         quick.run_session()
-        uploaded = update(XmlFile).where(XmlFile.phase_id != int(Phase.UPLOAD))
-        execute_in(quick.tracker, uploaded.values(phase_id=int(Phase.QC), status_id=int(Status.PENDING)))
+        uploaded = update(XmlFile).where(XmlFile.phase_id != Phase.UPLOAD)
+        execute_in(quick.tracker, uploaded.values(phase_id=Phase.QC, status_id=Status.PENDING))
         for key in (KEY, failed):
             folder.put(key, submissions.archive(specimens(mice=3)))
         result = quick.run_session()

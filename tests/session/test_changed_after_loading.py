@@ -75,7 +75,7 @@ def test_the_centre_is_told_of_each_change_once_and_what_to_do(
 
     mailing.run_session()
     assert notify_session(mailing.tracker, mailing.settings, session.id).sent == {}
-    execute_in(mailing.tracker, update(ZipAction).values(phase_id=int(Phase.QC), status_id=int(Status.DONE)))
+    execute_in(mailing.tracker, update(ZipAction).values(phase_id=Phase.QC, status_id=Status.DONE))
     mailing.run_session()
     assert mailing.server.received == []
 
@@ -103,7 +103,7 @@ def test_nobody_is_told_of_what_was_not_loaded_or_was_withdrawn(
     folder.put(KEY)
     mailing.run_session()
     note_withdrawn(mailing.tracker)
-    execute_in(mailing.tracker, update(ZipAction).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.CANCELLED)))
+    execute_in(mailing.tracker, update(ZipAction).values(phase_id=Phase.UPLOAD, status_id=Status.CANCELLED))
     until_the_next_second()
     mailing.server.received.clear()
     change(folder)
@@ -117,7 +117,7 @@ def test_what_was_withdrawn_is_not_taken_with_what_failed_beside_it(installation
     folder.put(KEY, specimens() | specimens(stem="2013-10-31.2"))
     installation.run_session()
     note_withdrawn(installation.tracker)
-    refused = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.FAILED)}
+    refused = {"phase_id": Phase.UPLOAD, "status_id": Status.FAILED}
     execute_in(
         installation.tracker,
         update(XmlFile).where(XmlFile.fname.contains("31.2")).values(refused),

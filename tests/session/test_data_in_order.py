@@ -173,7 +173,7 @@ def fail_to_arrive(data: DataInstallation, second: Folder, retries: int) -> None
     with writing(data.tracker) as connection:
         hosted = FileSourceHasZip.file_source_id == second.source_id
         connection.execute(update(FileSourceHasZip).where(hosted).values(num_retries=retries))
-        failed = {"phase_id": int(Phase.DOWNLOAD), "status_id": int(Status.FAILED)}
+        failed = {"phase_id": Phase.DOWNLOAD, "status_id": Status.FAILED}
         zips = select(FileSourceHasZip.za_id).where(hosted)
         connection.execute(update(ZipAction).where(ZipAction.id.in_(zips)).values(failed))
 

@@ -133,7 +133,7 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     installation.run_session()
     of_archive = column_in(installation.tracker, select(ZipLog.message))
     # As a session of a former version left it that was killed when one document was validated and the other was not.
-    pending = {"phase_id": int(Phase.XSD), "status_id": int(Status.PENDING)}
+    pending = {"phase_id": Phase.XSD, "status_id": Status.PENDING}
     execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(**pending))
     assert installation.states() == {KEY: "xml_name failed"}
     states = {SPECIMENS: "xsd pending", name: "xsd failed", "results.xml": "xml_name failed"}
@@ -479,7 +479,7 @@ def test_a_centre_registered_later_makes_its_documents_acceptable(
 
 
 def withdraw(tracker: Engine) -> None:
-    withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
+    withdrawn = {"phase_id": Phase.UPLOAD, "status_id": Status.CANCELLED}
     execute_in(tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
 
 
@@ -505,7 +505,7 @@ def test_what_a_dead_session_left_is_finished_before_the_name_of_its_other_docum
     folder.put(KEY, specimens() | specimens("Ph"))
     installation.run_session()
     # As a session of a former version left it.
-    pending = {"phase_id": int(Phase.XSD), "status_id": int(Status.PENDING)}
+    pending = {"phase_id": Phase.XSD, "status_id": Status.PENDING}
     execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(**pending))
     installation.add_centre("Ph")
     assert installation.run_session().zips[KEY].failed

@@ -15,7 +15,7 @@ from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, Overview
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.apply.withdrawal import WithdrawalResult
 from dcc.session.data.confirmations import confirm_submission
@@ -195,8 +195,8 @@ class DataInstallation:
         return [
             (
                 row.fname,
-                f"{Phase(row.from_phase_id).short_name} {Status(row.from_status_id).short_name}",
-                f"{Phase(row.to_phase_id).short_name} {Status(row.to_status_id).short_name}",
+                f"{row.from_phase_id.short_name} {row.from_status_id.short_name}",
+                f"{row.to_phase_id.short_name} {row.to_status_id.short_name}",
             )
             for row in rows_in(self.tracker, query)
         ]
@@ -212,7 +212,7 @@ class DataInstallation:
                 select(CrawlingSession.id, CrawlingSession.status).order_by(CrawlingSession.id.desc()).limit(1)
             ).one()
             tasks = select(SessionTask.phase_id, SessionTask.status).where(SessionTask.session_id == number)
-            return status, [(Phase(phase), task) for phase, task in connection.execute(tasks.order_by(SessionTask.id))]
+            return status, [(phase, task) for phase, task in connection.execute(tasks.order_by(SessionTask.id))]
 
     def ending(self) -> dict[str, Any]:
         """All in both databases that must not depend on how it came about."""

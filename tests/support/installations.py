@@ -22,7 +22,7 @@ from dcc.errors import TransferFailedError
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason, SourceCrawl, SubmissionKey, SubmissionOutcome
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
@@ -149,12 +149,11 @@ class Installation:
 
     def states(self) -> dict[str, str]:
         """The state of each zip action, `<action>/<name>` to `<phase> <status>`."""
-        actions = {number: action for action, number in ACTION_IDS.items()}
         query = select(ZipFile.file_name, ZipAction.todo_id, ZipAction.phase_id, ZipAction.status_id).join(
             ZipAction, ZipAction.zip_id == ZipFile.id
         )
         return {
-            f"{actions[row.todo_id]}/{row.file_name}": _state(row.phase_id, row.status_id)
+            f"{row.todo_id}/{row.file_name}": _state(row.phase_id, row.status_id)
             for row in rows_in(self.tracker, query)
         }
 
@@ -166,7 +165,7 @@ class Installation:
             .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
             .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
             .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-            .where(ZipFile.file_name == name, ZipAction.todo_id == ACTION_IDS[Action(action)])
+            .where(ZipFile.file_name == name, ZipAction.todo_id == Action(action))
             .order_by(ZipDownload.id)
         )
         return [(row.file_source_id, _state(row.phase_id, row.status_id)) for row in rows_in(self.tracker, query)]
@@ -215,16 +214,16 @@ def until_the_next_second() -> None:
 
 def note_uploaded(tracker: Engine) -> None:
     """Have the tracker say that the data of all documents were uploaded."""
-    execute_in(tracker, update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.DONE)))
+    execute_in(tracker, update(XmlFile).values(phase_id=Phase.UPLOAD, status_id=Status.DONE))
 
 
 def note_withdrawn(tracker: Engine) -> None:
     """Have the tracker say that the data of all documents were withdrawn."""
-    execute_in(tracker, update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.CANCELLED)))
+    execute_in(tracker, update(XmlFile).values(phase_id=Phase.UPLOAD, status_id=Status.CANCELLED))
 
 
-def _state(phase: int, status: int) -> str:
-    return f"{Phase(phase).short_name} {Status(status).short_name}"
+def _state(phase: Phase, status: Status) -> str:
+    return f"{phase.short_name} {status.short_name}"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Row, select, update
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import HELD, SubmissionKey
-from dcc.phases import ACTION_IDS, Phase, State, Status
+from dcc.phases import Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
@@ -98,7 +98,7 @@ class Shelf:
         return rows_in(self.tracker, select(table).order_by(table.c.id))
 
     def states(self) -> list[State]:
-        return [State(Phase(row.phase_id), Status(row.status_id)) for row in self.rows(ZipAction)]
+        return [State(row.phase_id, row.status_id) for row in self.rows(ZipAction)]
 
     def hosting(self) -> tuple[int | None, bool]:
         """Size of the first archive as it is recorded, and whether it counts as gone."""
@@ -109,7 +109,7 @@ class Shelf:
         """Have the tracker say that a document of each archive stands in the QC database."""
         with writing(self.tracker) as connection:
             hostings = connection.scalars(select(FileSourceHasZip.id)).all()
-            state = {"phase_id": int(Phase.QC), "status_id": int(Status.DONE)}
+            state = {"phase_id": Phase.QC, "status_id": Status.DONE}
             times = {"request": self.now, "received": self.now}
             downloads = insert_rows(connection, ZipDownload, [{"zf_id": one, **times, **state} for one in hostings])
             names = [{"zip_id": one, "fname": f"document {one}.xml", **state} for one in downloads]
@@ -142,7 +142,7 @@ class TestNewArchives:
         named = (archive.file_name, archive.centre_id, archive.created, archive.inc)
         assert named == (NAME, shelf.centre, date(2013, 10, 31), 1)
         assert (archive.size_bytes, archive.content_md5) == (100, None)
-        assert (action.zip_id, action.todo_id, shelf.states()) == (archive.id, ACTION_IDS[Action.ADD], [WAITING])
+        assert (action.zip_id, action.todo_id, shelf.states()) == (archive.id, Action.ADD, [WAITING])
         # Elsewhere it is the same submission.
         again = shelf.add(A, source=TWO)
         assert (again.listed, again.known, again.new_zips, again.findings) == (1, 0, [], [])
@@ -268,7 +268,7 @@ def test_another_size_or_time_is_reported_once_and_taken_unless_it_was_downloade
     state: State, size: int, modified: int, told: str, shelf: Shelf
 ) -> None:
     shelf.add(A)
-    execute_in(shelf.tracker, update(ZipAction).values(phase_id=int(state.phase), status_id=int(state.status)))
+    execute_in(shelf.tracker, update(ZipAction).values(phase_id=state.phase, status_id=state.status))
     now = ListedFile(NAME, size, modified)
     found = shelf.add(now)
     assert (found.changed, found.known, found.new_zips) == (1, 1, [])

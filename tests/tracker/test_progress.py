@@ -68,7 +68,7 @@ def states(tracker: Engine, subject: Subject) -> dict[int, State]:
     model = MODELS[subject]
     with tracker.connect() as connection:
         rows = connection.execute(select(model.id, model.phase_id, model.status_id))
-        return {number: State(Phase(phase), Status(status)) for number, phase, status in rows}
+        return {number: State(phase, status) for number, phase, status in rows}
 
 
 def action_state(tracker: Engine, archive: SeededSubmission) -> State:

@@ -9,18 +9,19 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import Column, Connection, Engine, String, inspect, text
+from sqlalchemy import Column, Connection, Engine, String, inspect, null, select, text, type_coerce
 
 from dcc.databases.schema import exclusive_connection, init_database, require_current, upgrade
 from dcc.errors import ConfigurationError, TrackerOutdatedError
+from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import database
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import Base
+from dcc.tracker.models import Base, ZipAction
 from dcc.tracker.reference_rows import REFERENCE_ROWS
 from dcc.tracker.upgrades import REVISIONS
-from tests.support.asking import rows_in, value_in
+from tests.support.asking import column_in, rows_in, value_in
 from tests.support.databases import MariaDb, broken_off_on_mariadb, is_sqlite, only_mariadb, only_sqlite, schema_of
 from tests.support.earlier_schemas import init_as
 
@@ -156,6 +157,17 @@ def test_reference_rows_are_there_in_the_order_that_carries_meaning(tracker: Eng
     assert described == len(Phase)
     assert [phase.short_name for phase in Phase] == expected["phase"]
     assert [status.short_name for status in Status] == expected["a_status"]
+
+
+def test_references_to_rows_with_a_fixed_meaning_are_members_of_enumerations(tracker: Engine) -> None:
+    for column, kind in ((ZipAction.phase_id, Phase), (ZipAction.status_id, Status), (ZipAction.todo_id, Action)):
+        (key,) = column.foreign_keys
+        number, name = type_coerce(key.column, column.type), key.column.table.c.short_name
+        assert column_in(tracker, select(number).order_by(key.column)) == list(kind)
+        assert [value_in(tracker, select(name).where(number == member)) for member in kind] == [
+            member.name.lower() for member in kind
+        ]
+        assert value_in(tracker, select(type_coerce(null(), column.type))) is None
 
 
 def test_init_leaves_reference_rows_that_are_there(tracker: Engine) -> None:

@@ -10,7 +10,7 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import HELD, SubmissionKey
-from dcc.phases import ACTION_IDS, Phase, State, Status
+from dcc.phases import Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.board import collect_board, render_board
 from dcc.reports.submissions.submission_lines import submissions_of_centre
@@ -267,8 +267,11 @@ def _add_many(tracker: Engine, number: int) -> None:
     source = seed_source(tracker, centre)
     with writing(tracker) as connection:
         _add_zip_files(connection, centre, number)
-        done = [literal(int(Status.DONE)), literal(ACTION_IDS[Action.ADD])]
-        phase = case((ZipFile.id % 10_000 == 0, int(Phase.ZIP_NAME)), else_=int(Phase.XSD))
+        done = [literal(Status.DONE, ZipAction.status_id.type), literal(Action.ADD, ZipAction.todo_id.type)]
+        phase = case(
+            (ZipFile.id % 10_000 == 0, literal(Phase.ZIP_NAME, ZipAction.phase_id.type)),
+            else_=literal(Phase.XSD, ZipAction.phase_id.type),
+        )
         actions = insert(ZipAction).from_select(
             ["id", "zip_id", "phase_id", "status_id", "todo_id"], select(ZipFile.id, ZipFile.id, phase, *done)
         )
@@ -345,7 +348,7 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
     bad = add_session(tracker, int(Phase.UNZIP), finished=True)
     dead = add_session(tracker)
     add_crawl(tracker, good, source, new=2)
-    task = {"session_id": good, "phase_id": int(Phase.ZIP_NAME), "comment": "Crawl", "start_time": NOW, "created": NOW}
+    task = {"session_id": good, "phase_id": Phase.ZIP_NAME, "comment": "Crawl", "start_time": NOW, "created": NOW}
     ends = [{"status": status, "finish_time": finish} for status, finish in ((0, NOW), (1, NOW), (-1, None))]
     in_writing(tracker, insert_rows, SessionTask, [task | end for end in ends])
     entries = {entry.id: entry for entry in in_reading(tracker, crawls.list_sessions)}

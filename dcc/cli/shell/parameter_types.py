@@ -99,7 +99,6 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
     from sqlalchemy import select
 
     from dcc.naming import Action
-    from dcc.phases import ACTION_IDS
     from dcc.tracker.models import ZipAction, ZipFile
 
     typed, slash, name = incomplete.partition("/")
@@ -107,7 +106,7 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
     queries = {
         action: select(ZipFile.file_name)
         .join(ZipAction, ZipAction.zip_id == ZipFile.id)
-        .where(ZipAction.todo_id == ACTION_IDS[action], ZipFile.file_name.startswith(name, autoescape=True))
+        .where(ZipAction.todo_id == action, ZipFile.file_name.startswith(name, autoescape=True))
         .order_by(ZipFile.file_name)
         .limit(MAX_VALUES)
         for action in actions

@@ -97,11 +97,12 @@ def cancel(**asked: Any) -> None:
     """
     from dcc.session.leases import refuse_during_session
     from dcc.tracker import progress
+    from dcc.tracker.states import REFUSED
 
     def refusal(one: SelectedSubmission) -> str:
         if one.loaded or one.phase > Phase.UPLOAD:
             return "uploaded already (`dcc data undo`)"
-        if (one.phase, one.status) == (Phase.ZIP_NAME, Status.FAILED):
+        if (one.phase, one.status) == REFUSED:
             return "refused for its name"
         return "cancelled already" if one.status is Status.CANCELLED else ""
 

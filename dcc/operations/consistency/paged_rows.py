@@ -73,7 +73,7 @@ def zip_pages(connection: Connection) -> Iterator[list[Row[Any]]]:
 
 def download_state(row: Row[Any]) -> State | None:
     """The state of the download that counts in a row of `zip_pages`."""
-    return None if row.download_id is None else State(Phase(row.download_phase), Status(row.download_status))
+    return None if row.download_id is None else State(row.download_phase, row.download_status)
 
 
 def document_pages(connection: Connection, phase: Phase) -> Iterator[list[Row[Any]]]:
@@ -81,7 +81,7 @@ def document_pages(connection: Connection, phase: Phase) -> Iterator[list[Row[An
 
     Their names (`fname`), MD5 (None if the name was refused) and states, and the keys of their submissions.
     """
-    through = (XmlFile.phase_id == int(phase)) & (XmlFile.status_id >= int(Status.DONE))
+    through = (XmlFile.phase_id == phase) & (XmlFile.status_id >= Status.DONE)
     query = (
         select(XmlFile.id, XmlFile.fname, XmlFile.content_md5, XmlFile.phase_id, XmlFile.status_id, *KEY)
         .join(_DOWNLOAD, _DOWNLOAD.id == XmlFile.download_id)
@@ -89,7 +89,7 @@ def document_pages(connection: Connection, phase: Phase) -> Iterator[list[Row[An
         .join(ZipAction)
         .join(ZipFile)
         .join(_COUNTING, _COUNTING.c.za_id == ZipAction.id)
-        .where(or_(XmlFile.phase_id > int(phase), through), _COUNTS)
+        .where(or_(XmlFile.phase_id > phase, through), _COUNTS)
     )
     return pages(connection, query, XmlFile.id)
 

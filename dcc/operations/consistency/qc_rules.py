@@ -283,7 +283,7 @@ def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Wrong:
     # A document's log has `limit` of its findings, and one entry for the others, unless judging is left out.
     for page in document_pages(tracker, Phase.DATA):
         # A document that failed in this phase has passed it too.
-        judged = [document for document in page if document.status_id != int(Status.CANCELLED)]
+        judged = [document for document in page if document.status_id != Status.CANCELLED]
         stored = _stored(qc, judged) if judged else {}
         of_document = {xml_id: one.id for xml_id, one in stored.items() if one.state == DocumentState.APPLIED}
         if not of_document:

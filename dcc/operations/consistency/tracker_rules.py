@@ -20,7 +20,7 @@ from dcc.naming import Action
 from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
 from dcc.outcomes import CrawlOutcome, SubmissionKey
-from dcc.phases import ACTION_IDS, Phase, State, Status
+from dcc.phases import Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.session.leases import Lease
 from dcc.store.staging import PART, PART_ORIGIN, UNPACKING, Staging
@@ -52,7 +52,7 @@ from dcc.tracker.states import (
     advance,
     roll_up,
 )
-from dcc.tracker.submission_rows import KEY, is_at, state_of, submission_key_of
+from dcc.tracker.submission_rows import KEY, has_failed_as_whole, is_at, state_of, submission_key_of
 
 _RETRY: Final = "Process it again: dcc retry {key}"
 _NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
@@ -121,7 +121,7 @@ def _legal(download: State | None) -> set[State]:
     if download is None:
         return {WAITING, REFUSED, CANCELLED}
     legal = {advance(WAITING, download), CANCELLED}
-    if download.phase <= Phase.UNZIP and download.failed:
+    if download.failed_as_whole:
         # Another attempt was planned.
         legal |= {WAITING, EXTRACTING}
     if download.phase is Phase.DOWNLOAD:
@@ -152,7 +152,7 @@ def download_states(connection: Connection) -> Wrong:
 
 def _wrong_download(state: State, rolled_up: State | None) -> str | None:
     """What is wrong with a download in a state whose documents come to another; None for nothing."""
-    if state.status is Status.CANCELLED or (state.failed and state.phase <= Phase.UNZIP):
+    if state.status is Status.CANCELLED or state.failed_as_whole:
         return None
     if rolled_up is None:
         return f"It is {state} without any document." if state.phase > Phase.UNZIP else None
@@ -174,10 +174,10 @@ def nothing_twice(connection: Connection) -> Wrong:
         _OF_DOWNLOAD.outerjoin(reopened, reopened.c.za_id == ZipAction.id)
         .where(
             ZipDownload.id > func.coalesce(reopened.c.last, 0),
-            ZipDownload.phase_id >= int(Phase.UNZIP),
+            ZipDownload.phase_id >= Phase.UNZIP,
             # Only a document that was fetched again may have an earlier one that failed in this phase.
             ~is_at(ZipDownload, NOT_EXTRACTED),
-            ZipDownload.status_id != int(Status.CANCELLED),
+            ZipDownload.status_id != Status.CANCELLED,
         )
         .group_by(ZipAction.id, *KEY)
         .having(func.count() > 1)
@@ -195,12 +195,11 @@ def failure_reasons(connection: Connection) -> Wrong:
     """Whatever failed has its reason in a log."""
     submissions = _NAMED.where(is_at(ZipAction, REFUSED), ~exists().where(ZipActionLog.za_id == ZipAction.id))
     downloads = select(ZipDownload.id).where(
-        ZipDownload.status_id == int(Status.FAILED),
-        ZipDownload.phase_id <= int(Phase.UNZIP),
+        has_failed_as_whole(ZipDownload),
         ~exists().where(ZipLog.download_id == ZipDownload.id),
     )
     open_entry = exists().where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
-    documents = select(XmlFile.id, XmlFile.fname).where(XmlFile.status_id == int(Status.FAILED), ~open_entry)
+    documents = select(XmlFile.id, XmlFile.fname).where(XmlFile.status_id == Status.FAILED, ~open_entry)
     for query, subject in (
         (submissions.order_by(ZipAction.id), "{key}"),
         (downloads.order_by(ZipDownload.id), "download {id}"),
@@ -258,7 +257,7 @@ def nothing_under_way(connection: Connection) -> Wrong:
         (XmlFile, select(XmlFile.id, XmlFile.fname), [], "document {id}, {fname}"),
     ):
         query = of_model.add_columns(model.phase_id, model.status_id).order_by(model.id)
-        query = query.where(or_(model.status_id == int(Status.RUNNING), *states))
+        query = query.where(or_(model.status_id == Status.RUNNING, *states))
         said = "It is {state}, though no session is active. The next session takes it up: dcc crawl"
         yield from in_rows(connection, query, subject, said)
 
@@ -374,6 +373,6 @@ def _states(connection: Connection, action: Action, names: Iterable[str]) -> dic
     query = (
         select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
         .join(ZipFile)
-        .where(ZipFile.file_name.in_(list(names)), ZipAction.todo_id == ACTION_IDS[action])
+        .where(ZipFile.file_name.in_(list(names)), ZipAction.todo_id == action)
     )
     return {row.file_name: state_of(row) for row in connection.execute(query)}

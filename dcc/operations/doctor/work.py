@@ -24,7 +24,6 @@ from dcc.operations.doctor.checks import (
     warning,
 )
 from dcc.outcomes import FAILED_ENDS
-from dcc.phases import ACTIONS_BY_ID
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference.refresh import NONE_READ_YET, freshness, were_never_read
@@ -152,10 +151,7 @@ def _documents_of_others(tracker: Connection, qc: Connection) -> Iterator[str]:
     began = tracker.scalar(select(func.min(CrawlingSession.start_time)))
     newest = qc.execute(_NEWEST).all()
     files = {row.zip_file for row in newest}
-    known = {
-        (ACTIONS_BY_ID[todo].value, name)
-        for todo, name in tracker.execute(select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(files)))
-    }
+    known = {tuple(row) for row in tracker.execute(select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(files)))}
     # Of a source that was removed, the tracker has the submissions, and none of the documents.
     names = select(XmlFile.id, XmlFile.fname).where(XmlFile.id.in_({row.tracker_id for row in newest}))
     documents = dict(iter(tracker.execute(names)))

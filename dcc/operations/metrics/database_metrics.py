@@ -195,7 +195,7 @@ def archive_families(connection: Connection, settings: Settings) -> Iterator[Met
 
 def _states(connection: Connection, query: Select[*tuple[Any, ...]]) -> dict[Labels, float | None]:
     return {
-        (centre or "", Phase(phase).short_name, Status(status).short_name): count
+        (centre or "", phase.short_name, status.short_name): count
         for centre, phase, status, count in connection.execute(query)
     }
 

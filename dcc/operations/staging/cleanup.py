@@ -37,7 +37,7 @@ from dcc.tracker.hostings.download_plan import is_unchecked
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS
-from dcc.tracker.states import CANCELLED, NOT_ARRIVED, NOT_UPLOADED, VALID, WAITING
+from dcc.tracker.states import CANCELLED, NOT_ARRIVED, NOT_UPLOADED, UPLOADING, VALID, WAITING
 from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, submission_key_of
 
@@ -167,7 +167,7 @@ _KNOWN: Final = submission_query().add_columns(
     LATEST_OF_SUBMISSION.label("latest"),
     _has_document(is_unchecked(XmlFile)).label("unvalidated"),
     _has_document(is_at(XmlFile, VALID)).label("to_upload"),
-    _has_document(is_at(XmlFile, NOT_UPLOADED, State(Phase.UPLOAD, Status.RUNNING))).label("held"),
+    _has_document(is_at(XmlFile, NOT_UPLOADED, UPLOADING)).label("held"),
 )
 
 

@@ -11,7 +11,6 @@ from dcc.declarations import VALUE, cause_id
 from dcc.error_declarations import FOREIGN, LISTING, declared_code
 from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, SubmissionKey
-from dcc.phases import ACTION_IDS
 from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.tracker.crawls import (
     CrawlEntry,
@@ -164,7 +163,7 @@ def _still_gone(connection: Connection, finding: CrawlFindingEntry, action: Acti
         .where(
             FileSourceHasZip.file_source_id == finding.source,
             FileSourceHasZip.gone_since == finding.created,
-            ZipAction.todo_id == ACTION_IDS[action],
+            ZipAction.todo_id == action,
         )
     )
     return connection.scalar(query) or 0

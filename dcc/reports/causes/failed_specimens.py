@@ -107,9 +107,9 @@ def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[S
 def _candidates(tracker: Connection, centre: str, waiting: Collection[SubmissionKey]) -> list[DocumentFailure]:
     """Documents of a centre that failed before they were taken over, those with the animals probably first."""
     columns: tuple[Any, ...] = (ZipAction.id, *KEY)
-    query = select(*columns).join(ZipFile).where(ZipAction.status_id == int(Status.FAILED))
+    query = select(*columns).join(ZipFile).where(ZipAction.status_id == Status.FAILED)
     of_centre = query.join(Centre, Centre.id == ZipFile.centre_id).where(
-        Centre.short_name == centre, ZipAction.phase_id <= int(Phase.UPLOAD)
+        Centre.short_name == centre, ZipAction.phase_id <= Phase.UPLOAD
     )
     ids = set(tracker.scalars(of_centre.order_by(ZipAction.id.desc()).limit(_MAX_ARCHIVES)))
     first = set(sorted(waiting)[:_MAX_ARCHIVES])

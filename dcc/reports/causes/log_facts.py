@@ -15,7 +15,6 @@ from dcc.declarations import VALUE, cause_id
 from dcc.error_declarations import declared_code
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import Message, message_from_json
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.reports.causes.permitted import Names
 from dcc.reports.causes.scopes import Scope, submission_conditions
@@ -33,7 +32,8 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, newest_downloads, of_host
+from dcc.tracker.states import REFUSED
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, has_failed_as_whole, is_at, newest_downloads, of_host
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000
@@ -41,7 +41,6 @@ _IGNORED: Final = MemberIgnoredError.short_name()
 _KIND: Final = AnException.short_name
 _IS_ERROR: Final = _KIND.like("%Error")
 """Errors have the names of classes. Rules, also former ones, have not, nor have documents held or left out."""
-_FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 
 class LogFacts:
@@ -59,7 +58,7 @@ class LogFacts:
             query = query.order_by(ZipFile.file_name, ZipAction.todo_id, "document", self._log.id)
             for row in self._connection.execute(query, execution_options={"yield_per": _PAGE}):
                 code, details, severity = _fact(row)
-                place = (ACTIONS_BY_ID[row.todo_id].value, row.file_name, row.document, row.centre or "")
+                place = (row.todo_id, row.file_name, row.document, row.centre or "")
                 yield FindingGroup(*place, code, cause_id(code, details), severity.value, row.id)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
@@ -85,7 +84,7 @@ def _example(row: Any) -> Fact:
         code,
         severity,
         details,
-        zip=f"{ACTIONS_BY_ID[row.todo_id]}/{row.file_name}",
+        zip=f"{row.todo_id}/{row.file_name}",
         document=row.document_name,
         line=row.line,
         column=row.col,
@@ -146,12 +145,13 @@ def _current(log: Any, condition: ColumnElement[bool]) -> Select[Any]:
     """The entries of a log that hold at present of the submissions that a condition selects."""
     if log is ZipActionLog:
         last = select(func.max(ZipActionLog.id)).where(ZipActionLog.za_id == ZipAction.id).correlate(ZipAction)
-        is_refused = and_(_FAILED, ZipAction.phase_id == int(Phase.ZIP_NAME))
         is_last = ZipActionLog.id == last.scalar_subquery()
-        return _entries(log).where(condition, is_last, is_refused, _KIND.not_in([ArchiveRemovedError.short_name()]))
+        return _entries(log).where(
+            condition, is_last, is_at(ZipAction, REFUSED), _KIND.not_in([ArchiveRemovedError.short_name()])
+        )
     latest = newest_downloads(select(ZipAction.id).join(ZipFile).where(condition))
     query = _entries(log).join(latest, latest.c.download_id == ZipDownload.id)
     if log is XmlLog:
         return query.where(DOCUMENTS_COUNT, XmlLog.cleared.is_(None), _IS_ERROR)
     ignored = and_(DOCUMENTS_COUNT, _KIND == _IGNORED)
-    return query.where(or_(and_(_FAILED, ZipAction.phase_id <= int(Phase.UNZIP)), ignored))
+    return query.where(or_(has_failed_as_whole(ZipAction), ignored))

@@ -10,7 +10,6 @@ from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select, true
 from dcc.databases.list_parameters import as_json, sorted_chunks, texts_in
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTION_IDS
 from dcc.qc.models import DOCUMENT
 from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.models import Centre, ZipAction, ZipFile
@@ -42,7 +41,7 @@ def submission_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
     """Conditions on `zip_action` joined with `zip_file`; together they select each submission of the scope once."""
     if scope.zips is not None:
         for action, names in _names_by_action(scope.zips):
-            yield and_(ZipAction.todo_id == ACTION_IDS[action], ZipFile.file_name.in_(names))
+            yield and_(ZipAction.todo_id == action, ZipFile.file_name.in_(names))
     else:
         of_centre = true() if scope.centre is None else _of_centre(scope.centre)
         yield and_(of_centre, ~needs_nobody())

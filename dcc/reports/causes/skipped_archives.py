@@ -18,7 +18,7 @@ from dcc.declarations import acts_in, acts_on
 from dcc.error_declarations import LISTING, declared_code
 from dcc.messages import Message, mark, message, printable_detail
 from dcc.outcomes import CrawlOutcome, SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
@@ -29,7 +29,7 @@ from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_ar
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import CANCELLED
+from dcc.tracker.states import CANCELLED, WAITING
 from dcc.tracker.submission_rows import is_at
 from dcc.vocabulary import Actor
 
@@ -223,10 +223,10 @@ def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[Skip
     query = _hosted(
         source_id, ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, is_acknowledged()
     )
-    query = query.where(ZipAction.status_id == int(Status.FAILED)).order_by(ZipFile.file_name, ZipAction.todo_id)
+    query = query.where(ZipAction.status_id == Status.FAILED).order_by(ZipFile.file_name, ZipAction.todo_id)
     failed = {
-        SubmissionKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase), settled)
-        for za_id, todo, name, phase, settled in connection.execute(query.limit(limit))
+        SubmissionKey(action, name): (za_id, phase, settled)
+        for za_id, action, name, phase, settled in connection.execute(query.limit(limit))
     }
     scope = Scope(zips=list(failed))
     logs = (LogFacts(connection, scope, log) for log in (ZipLog, ZipActionLog))
@@ -290,11 +290,11 @@ def _counted(
     use the source.
     """
     waits = or_(
-        and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
-        and_(ZipAction.phase_id == int(Phase.DOWNLOAD), ZipAction.status_id != int(Status.FAILED)),
+        is_at(ZipAction, WAITING),
+        and_(ZipAction.phase_id == Phase.DOWNLOAD, ZipAction.status_id != Status.FAILED),
     )
     why = case(
-        (ZipAction.status_id == int(Status.FAILED), SkipReason.FAILED.value),
+        (ZipAction.status_id == Status.FAILED, SkipReason.FAILED.value),
         (is_at(ZipAction, CANCELLED), SkipReason.CANCELLED.value),
         (and_(waits, is_on_hold()), SkipReason.ON_HOLD.value),
         (waits, SkipReason.WAITING.value),

@@ -69,6 +69,7 @@ from dcc.tracker.register.centres import list_centres, require_centre
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
+from dcc.tracker.states import JUDGED_FAULTY
 from dcc.tracker.submission_rows import is_named, of_host
 from dcc.vocabulary import DocumentAction
 
@@ -422,7 +423,7 @@ def _list_documents(
         entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.download_id == download.id)
     )
     held = XmlFile.id.in_(of_download.where(AnException.short_name == HELD))
-    rank = case((XmlFile.status_id == int(Status.FAILED), 0), (held, 1), else_=2)
+    rank = case((XmlFile.status_id == Status.FAILED, 0), (held, 1), else_=2)
     query = (
         select(
             XmlFile.id,
@@ -446,7 +447,7 @@ def _list_documents(
 
 def _document(row: Any, entries: Mapping[str, int], in_qc: Any) -> DocumentReport:
     """A document by its rows in both databases (None in the QC database)."""
-    phase, status, held = Phase(row.phase_id), Status(row.status_id), bool(entries.get(HELD))
+    phase, status, held = row.phase_id, row.status_id, bool(entries.get(HELD))
     return DocumentReport(
         file_name=row.fname,
         size_bytes=row.size_bytes,
@@ -517,7 +518,7 @@ def steps_of(
 
     What failed in the check of its contents goes on in its other parts, if any: only the faulty ones are left out.
     """
-    goes_on = is_taken and (phase, status) == (Phase.DATA, Status.FAILED)
+    goes_on = is_taken and (phase, status) == JUDGED_FAULTY
     beyond = Standing.IN_PART if goes_on else Standing.NOT_REACHED
     standings = {each: Standing.PASSED if each < phase else beyond for each in DOCUMENT_PHASES}
     standings |= {phase: _STANDINGS[status]} | dict.fromkeys(left_out, Standing.LEFT_OUT)

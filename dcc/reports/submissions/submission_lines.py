@@ -26,9 +26,10 @@ from dcc.tracker.problems import FAILS_DOCUMENT, submissions_with_entries
 from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import submission_query
-from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
+from dcc.tracker.states import CANCELLED, NOT_DOWNLOADED, NOT_UPLOADED, VALID
 from dcc.tracker.submission_rows import (
     CENTRE,
+    group_pairs,
     is_at,
     is_named,
     is_of_centre,
@@ -150,10 +151,7 @@ def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[S
         .group_by(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id)
         .order_by(XmlFile.phase_id, XmlFile.status_id)
     )
-    states: dict[int, list[StateCount]] = defaultdict(list)
-    for za_id, phase, status, count in connection.execute(query):
-        states[za_id].append(StateCount(Phase(phase), Status(status), count))
-    return states
+    return group_pairs((za_id, StateCount(*counted)) for za_id, *counted in connection.execute(query))
 
 
 def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[Actor, ...]], Counter[int]]:
@@ -168,7 +166,7 @@ def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[A
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
         .join(ZipLog, ZipLog.download_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
-        .where(is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)))
+        .where(is_at(ZipDownload, NOT_DOWNLOADED))
     )
     found: dict[tuple[int, int | None], set[Actor]] = defaultdict(set)
     failing = of_documents.where(XmlFile.status_id == Status.FAILED, FAILS_DOCUMENT).distinct()

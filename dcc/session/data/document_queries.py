@@ -18,7 +18,7 @@ from dcc.databases.schema import current
 from dcc.errors import BadFileNameError
 from dcc.naming import ANY_CENTRE, Action, NamingConvention
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
+from dcc.phases import STATES, UNFAILED, UNFINISHED, Phase, State, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
@@ -37,7 +37,6 @@ _BEFORE: Final = {phase: Phase(phase - 1) for phase in Phase if phase >= Phase.U
 """The phases after validation, each with the one before."""
 _MAY_LACK: Final = (Phase.DATA, Phase.OVERVIEW)
 """Steps without which documents go on where they are left out."""
-_UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
 
 
 def load_due(
@@ -143,7 +142,7 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
 
 def _due(phase: Phase) -> ColumnElement[bool]:
     # One equality on the phase for each term: both databases then use the index on (phase_id, status_id).
-    return or_(_passed(_BEFORE[phase]), _in_state(phase, Status.PENDING, Status.RUNNING))
+    return or_(_passed(_BEFORE[phase]), _in_state(phase, *UNFINISHED))
 
 
 def _passed(phase: Phase) -> ColumnElement[bool]:
@@ -152,7 +151,7 @@ def _passed(phase: Phase) -> ColumnElement[bool]:
 
 
 def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
-    return and_(XmlFile.phase_id == int(phase), XmlFile.status_id.in_([int(status) for status in statuses]))
+    return and_(XmlFile.phase_id == phase, XmlFile.status_id.in_(statuses))
 
 
 _BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
@@ -160,7 +159,7 @@ _LEFT_ALONE: Final = {Phase.UPLOAD: is_on_hold(), Phase.DATA: is_decided(Decisio
 """The submissions that a phase leaves alone."""
 _DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase), ~_LEFT_ALONE.get(phase, false())) for phase in _BEFORE}
 _REACHED_QC: Final = _passed(_BEFORE[Phase.QC])
-_THROUGH: Final = or_(_REACHED_QC, _in_state(Phase.QC, *_UNFAILED))
+_THROUGH: Final = or_(_REACHED_QC, _in_state(Phase.QC, *UNFAILED))
 _STATES_OF: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id)
 _QC_STATES: Final = _STATES_OF.where(XmlFile.id.in_(IDS), _THROUGH)
 _UNSETTLED: Final = _STATES_OF.where(_due(Phase.QC))
@@ -171,10 +170,10 @@ def _due_documents(
 ) -> Iterator[DueDocument]:
     # Documents of one archive, centre or state share objects: a session may have 50,000 of them.
     of_actions: dict[int, SubmissionKey] = {}
-    for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre, source in rows:
+    for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, action, centre, source in rows:
         key = of_actions.get(za_id)
         if key is None:
-            key = of_actions[za_id] = SubmissionKey(ACTIONS_BY_ID[todo], zip_name)
+            key = of_actions[za_id] = SubmissionKey(action, zip_name)
         if keys is not None and key not in keys:
             continue
         try:

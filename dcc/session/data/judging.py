@@ -24,7 +24,7 @@ from dcc.documents.reading import read_document
 from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
 from dcc.messages import count_of, mark
 from dcc.naming import Action
-from dcc.phases import Phase, State, Status
+from dcc.phases import Phase
 from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
 from dcc.qc.judging import rejudging
 from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, judge_together, signature_of
@@ -54,15 +54,13 @@ from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault, revoke_healed
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import NOT_UPLOADED, UPLOADED
+from dcc.tracker.states import JUDGED_FAULTY, JUDGED_WELL, NOT_UPLOADED, UPLOADED
 from dcc.vocabulary import DocumentState
 
 log = logging.getLogger(__name__)
 
 GONE: Final = mark("The QC database does not hold the document.")
 """Why a document is set back to be uploaded."""
-JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
-JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
 _TOGETHER: Final = 250
 _BYTES_TOGETHER: Final = 50_000_000
@@ -153,8 +151,7 @@ def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Judg
 
 def may_be_judged_again(document: DueDocument) -> bool:
     """Whether a document has passed or failed the data phase."""
-    state = document.state
-    return state.phase > Phase.DATA or state in (JUDGED_WELL, JUDGED_FAULTY)
+    return document.state.is_past(Phase.DATA) or document.state == JUDGED_FAULTY
 
 
 class _Again(NamedTuple):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final, TypeVar
 
-from dcc.naming import Action, DocumentKind, DocumentName
+from dcc.naming import ACTION_ORDER, Action, DocumentKind, DocumentName
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTION_IDS, State
+from dcc.phases import State
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.rights import Delegations
 
@@ -45,7 +45,7 @@ class DueDocument:
         """Sort key: specimens first, then date, increment and centre; then by submission and name."""
         return (
             *self.name.processing_order,
-            ACTION_IDS[self.key.action],
+            ACTION_ORDER[self.key.action],
             self.key.file_name,
             self.name.file_name,
         )

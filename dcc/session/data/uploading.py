@@ -22,9 +22,9 @@ from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError, QcDatabaseUnreachableError, StagedDocumentLostError
 from dcc.messages import count_of
-from dcc.naming import Action
+from dcc.naming import ACTION_ORDER, Action
 from dcc.outcomes import Problem
-from dcc.phases import ACTION_IDS, Phase
+from dcc.phases import Phase
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
@@ -376,7 +376,7 @@ class _Upload:
 
 
 def _turn(document: DueDocument) -> UploadTurn:
-    return UploadTurn(*document.moment, ACTION_IDS[document.key.action])
+    return UploadTurn(*document.moment, ACTION_ORDER[document.key.action])
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:

@@ -39,7 +39,6 @@ from dcc.tracker.states import UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import find_submission
 from dcc.vocabulary import DocumentState, WithdrawalProposalState
 
-_LONGEST_REASON: Final = 255
 _LOADED_OF: Final = (
     select(XmlFile.id)
     .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
@@ -86,9 +85,7 @@ def withdraw_submission(
                 NewNotice(declined.centre, archive.za_id, NoticeOutcome.DECLINED, file_name=declined.file_name)
                 for declined in undone.declined
             ]
-            add_notices(
-                connection, [replace(notice, done_by=author, reason=reason[:_LONGEST_REASON]) for notice in notices]
-            )
+            add_notices(connection, [replace(notice, done_by=author, reason=reason) for notice in notices])
             decide_on_proposals(
                 connection, [archive.za_id], WithdrawalProposalState.ACCEPTED, author=author, reason=reason
             )

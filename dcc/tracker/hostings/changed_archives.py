@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.outcomes import LEFT_OUT
-from dcc.phases import Phase, State, Status
+from dcc.phases import Phase
 from dcc.tracker.crawls import CHANGED, still_changed
 from dcc.tracker.hostings.copies import hostings_of_bad_copies
 from dcc.tracker.hostings.foreign_archives import may_be_taken
@@ -28,13 +28,10 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS, SourceState
-from dcc.tracker.states import UPLOADED, WITHDRAWN
+from dcc.tracker.states import UPLOADED, UPLOADING, WITHDRAWN
 from dcc.tracker.submission_rows import archive_size, is_at, last_attempts, latest_downloads
 
-LOADED = or_(
-    XmlFile.phase_id > int(Phase.UPLOAD),
-    is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), UPLOADED),
-)
+LOADED = or_(XmlFile.phase_id > Phase.UPLOAD, is_at(XmlFile, UPLOADING, UPLOADED))
 """Condition on a document: the QC database has it."""
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
 from dcc.outcomes import CrawlOutcome, Problem, SubmissionKey
-from dcc.phases import Phase, State, Status
+from dcc.phases import UNFAILED, UNFINISHED, Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
@@ -223,18 +223,15 @@ def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
     return with_archives(attempts.join(ZipAction, ZipAction.id == FileSourceHasZip.za_id))
 
 
-_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
-
-
 def is_unchecked(document: type[XmlFile]) -> ColumnElement[bool]:
     """Whether a document waits to be validated, or a dead session was validating it."""
-    return and_(document.phase_id <= int(Phase.XSD), document.status_id.in_(_UNFINISHED))
+    return and_(document.phase_id <= Phase.XSD, document.status_id.in_(UNFINISHED))
 
 
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
     """The latest download of each submission that `load_interrupted` returns."""
     done = is_at(ZipAction, VALID)
-    failed = ZipAction.status_id == int(Status.FAILED)
+    failed = ZipAction.status_id == Status.FAILED
     unchecked = is_unchecked(XmlFile)
     with_unchecked = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(unchecked)
     latest = (
@@ -243,9 +240,9 @@ def _interrupted_query() -> Select[*tuple[Any, ...]]:
         .join(ZipAction)
         .where(
             ~is_on_hold(),
-            ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)),
+            ZipAction.phase_id.between(Phase.ZIP_MD5, Phase.XSD),
             or_(
-                and_(ZipAction.status_id.in_([*_UNFINISHED, int(Status.DONE)]), ~done),
+                and_(ZipAction.status_id.in_(UNFAILED), ~done),
                 and_(failed, ZipAction.id.in_(with_unchecked)),
             ),
         )
@@ -274,8 +271,8 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
 def _planned() -> Select[*tuple[Any, ...]]:
     failed_before = exists().where(
         ZipDownload.zf_id == FileSourceHasZip.id,
-        ZipDownload.status_id == int(Status.FAILED),
-        ZipDownload.phase_id.in_([int(state.phase) for state in NOT_ARRIVED]),
+        ZipDownload.status_id == Status.FAILED,
+        ZipDownload.phase_id.in_([state.phase for state in NOT_ARRIVED]),
     )
     failures = func.coalesce(FileSourceStatistics.failures, 0)
     speed = func.coalesce(FileSourceStatistics.bytes / func.nullif(FileSourceStatistics.seconds, 0), 0)

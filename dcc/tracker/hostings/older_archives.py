@@ -21,9 +21,9 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.messages import Message, mark, message
-from dcc.naming import Action
+from dcc.naming import ACTION_ORDER, Action
 from dcc.outcomes import HELD, SubmissionKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import UNFAILED, UNFINISHED, Phase, Status
 from dcc.tracker.decisions import archives_on_hold, is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
@@ -43,12 +43,12 @@ class UploadTurn(NamedTuple):
 
     created: date
     inc: int
-    action_id: int
+    action: int
 
     @classmethod
     def of_row(cls, row: Any) -> UploadTurn:
         """The turn of the archive in a row."""
-        return cls(row.created, row.inc, row.todo_id)
+        return cls(row.created, row.inc, ACTION_ORDER[row.todo_id])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[
     opened = _opened(connection, {row.centre_id for row in rows}, decided) if rows else {}
     found: dict[int, OlderArchive] = {}
     for adds in (False, True):
-        younger = group_pairs((row.centre_id, row) for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is adds)
+        younger = group_pairs((row.centre_id, row) for row in rows if (row.todo_id is Action.ADD) is adds)
         for centre_id, some in younger.items():
             # An addition waits for a person only.
             older = [one for one in opened.get(centre_id, ()) if one.archive.waits_for_a_person or not adds]
@@ -166,7 +166,7 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
 
 
 def _open(row: Any, *, is_here: bool = False, is_held: bool = False) -> _Open:
-    has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
+    has_arrived = row.phase_id > Phase.ZIP_NAME and row.status_id != Status.FAILED
     archive = OlderArchive(row.short_name, submission_key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
     return _Open(row.id, UploadTurn.of_row(row), archive, is_here or has_arrived)
 
@@ -183,7 +183,6 @@ _COLUMNS: Final = (
 _NAMED: Final = (ZipFile.centre_id.is_not(None), ZipFile.created.is_not(None), ZipFile.inc.is_not(None))
 _YOUNGER: Final = select(*_COLUMNS).join(ZipFile, ZipFile.id == ZipAction.zip_id).where(ZipAction.id.in_(IDS), *_NAMED)
 
-_UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
 _FAILED_TO_ARRIVE: Final = and_(
     is_at(ZipAction, NOT_DOWNLOADED),
     select(func.coalesce(func.min(FileSourceHasZip.num_retries), 0))
@@ -212,8 +211,8 @@ def _has_document(za_ids: Select[Any], condition: ColumnElement[bool]) -> Column
 _HAS_WAITING: Final = and_(DOCUMENTS_COUNT, _has_document(_WITH_WAITING, _WAITS))
 """Whether documents of the latest download wait for the upload."""
 _UNFINISHED: Final = or_(
-    and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
-    and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
+    and_(ZipAction.phase_id < Phase.XSD, ZipAction.status_id.in_(UNFAILED)),
+    and_(ZipAction.phase_id == Phase.XSD, ZipAction.status_id.in_(UNFINISHED)),
     _FAILED_TO_ARRIVE,
 )
 _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
@@ -228,7 +227,7 @@ _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
 )
 _WITH_HELD: Final = _OF_CENTRES.where(DOCUMENTS_COUNT, _IS_HELD)
-_ADDS: Final = ZipAction.todo_id == ACTION_IDS[Action.ADD]
+_ADDS: Final = ZipAction.todo_id == Action.ADD
 _TO_UPLOAD: Final = (
     select(*_COLUMNS, ZipFile.file_name)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)

@@ -19,7 +19,6 @@ from sqlalchemy.orm import aliased
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTIONS_BY_ID
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile
 from dcc.tracker.register.centres import centre_ids
@@ -115,7 +114,7 @@ def notices_since(connection: Connection, since: datetime, owner: str | None = N
         object_of(
             Notice,
             row,
-            key=SubmissionKey(ACTIONS_BY_ID[row.todo_id], row.archive),
+            key=SubmissionKey(row.todo_id, row.archive),
             outcome=NoticeOutcome(row.outcome),
             counts=json.loads(row.counts),
         )

@@ -49,6 +49,7 @@ from dcc.tracker.submission_rows import (
     is_named,
     latest_downloads,
     named_after,
+    state_of,
     submission_key_of,
 )
 
@@ -111,7 +112,7 @@ def _obstacles(
     changed = changed_where_fetched(connection, [row.id for row in found.values()])
     for key, row in found.items():
         named = shlex.quote(str(key))
-        if (row.phase_id, row.status_id) == REFUSED:
+        if state_of(row) == REFUSED:
             text = f"{key} is refused for its name and cannot be processed. See the reason with: dcc show {named}"
             yield key, "refused for its name", BadFileNameError(text)
         elif row.on_hold:

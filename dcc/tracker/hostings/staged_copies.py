@@ -35,7 +35,7 @@ _STAGED: Final = (
     .outerjoin(PublishedChecksum)
     .where(
         ZipDownload.id.in_(IDS),
-        ZipDownload.phase_id >= int(Phase.UNZIP),
+        ZipDownload.phase_id >= Phase.UNZIP,
         archive_md5().is_not(None),
         ~exists()
         .where(ZipLog.download_id == ZipDownload.id)

@@ -8,7 +8,6 @@ from sqlalchemy import Connection, and_, delete, or_, select
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTION_IDS
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import UrgentArchive, ZipAction, ZipFile
 from dcc.tracker.states import WAITING
@@ -22,9 +21,7 @@ def request_urgently(connection: Connection, keys: Sequence[SubmissionKey], requ
     """Record that a person wants archives first, whether the tracker knows them or not."""
     known = set(urgent_keys(connection))
     request = {"requested_by": requested_by, "created": utc_now()}
-    rows = [
-        {"todo_id": ACTION_IDS[key.action], "file_name": key.file_name} | request for key in keys if key not in known
-    ]
+    rows = [{"todo_id": key.action, "file_name": key.file_name} | request for key in keys if key not in known]
     insert_rows(connection, UrgentArchive, rows)
 
 

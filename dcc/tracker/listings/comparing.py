@@ -13,7 +13,7 @@ from sqlalchemy import Connection, case, select
 from dcc.databases.list_parameters import rows_with
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, State, Status
+from dcc.phases import Phase, State, Status
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
@@ -107,26 +107,24 @@ def compare_with_known(
 
     An unchanged archive that was not modified after `recent_since` takes no memory beyond its listing.
     """
-    listed = {
-        ACTION_IDS[listing.action]: {stored_name(file.name): file for file in listing.zips} for listing in listings
-    }
+    listed = {listing.action: {stored_name(file.name): file for file in listing.zips} for listing in listings}
     count = sum(len(files) for files in listed.values())
     found: dict[SubmissionKey, SeenArchive] = {}
-    absent = {ACTION_IDS[listing.action]: AbsentHostings() for listing in listings}
+    absent = {listing.action: AbsentHostings() for listing in listings}
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == address.id))
     for part in rows.partitions(_ROWS_AT_ONCE):
-        for todo, name, standing, *known in part:
-            if todo not in listed:
+        for action, name, standing, *known in part:
+            if action not in listed:
                 continue
-            file = listed[todo].pop(name, None)
+            file = listed[action].pop(name, None)
             if file is None and standing != _GONE:
                 hosting = _known_hosting(standing, *known)
                 if not address.extent.covers(hosting.folder, name):
-                    absent[todo].left_out.append(hosting.hosting_id)
+                    absent[action].left_out.append(hosting.hosting_id)
                     continue
-                (absent[todo].again if hosting.missed else absent[todo].first).append(hosting.hosting_id)
+                (absent[action].again if hosting.missed else absent[action].first).append(hosting.hosting_id)
             if standing != _GONE:
-                absent[todo].known += 1
+                absent[action].known += 1
             if file is None:
                 continue
             _, _, _, phase, status, *before = known
@@ -136,15 +134,13 @@ def compare_with_known(
                 or tuple(before) != attributes(file)
                 or (file.modified or 0) > recent_since
             ):
-                key = SubmissionKey(ACTIONS_BY_ID[todo], name)
+                key = SubmissionKey(action, name)
                 found[key] = SeenArchive(_known_hosting(standing, *known), credible(file))
     new = {
-        SubmissionKey(ACTIONS_BY_ID[todo], name): credible(file)
-        for todo, files in listed.items()
-        for name, file in files.items()
+        SubmissionKey(action, name): credible(file) for action, files in listed.items() for name, file in files.items()
     }
     noteworthy = {key: found[key] for key in _in_order(listings, found)}
-    return ListingComparison(count, new, noteworthy, {ACTIONS_BY_ID[todo]: missing for todo, missing in absent.items()})
+    return ListingComparison(count, new, noteworthy, absent)
 
 
 def known_hostings(
@@ -153,15 +149,14 @@ def known_hostings(
     """The archives with the names of these keys as a source last listed them."""
     query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id)
     rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
-    return {SubmissionKey(ACTIONS_BY_ID[todo], name): _known_hosting(*rest) for todo, name, *rest in rows}
+    return {SubmissionKey(action, name): _known_hosting(*rest) for action, name, *rest in rows}
 
 
 def _known_hosting(
-    standing: int, hosting: int, za_id: int, zip_id: int, phase: int, status: int, *listed: Any
+    standing: int, hosting: int, za_id: int, zip_id: int, phase: Phase, status: Status, *listed: Any
 ) -> KnownHosting:
-    state = State(Phase(phase), Status(status))
     gone, missed, uploading = standing == _GONE, standing == _MISSED, standing == _UPLOADING
-    return KnownHosting(hosting, za_id, zip_id, state, gone, missed, uploading, *listed)
+    return KnownHosting(hosting, za_id, zip_id, State(phase, status), gone, missed, uploading, *listed)
 
 
 _GONE, _MISSED, _UPLOADING = 1, 2, 3

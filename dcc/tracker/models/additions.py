@@ -24,7 +24,9 @@ from dcc.databases.columns import (
     small_reference,
     table_options,
 )
-from dcc.tracker.models.phenodcc import Base
+from dcc.naming import Action
+from dcc.phases import Phase, Status
+from dcc.tracker.models.phenodcc import Base, action_reference, phase_reference, status_reference
 
 
 class ZipActionLog(LastUpdated, Base):
@@ -51,8 +53,8 @@ class Reopening(Base):
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     requested_by: Mapped[str] = mapped_column(PERSON)
     reason: Mapped[str] = mapped_column(CutText(256))
-    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    from_phase_id: Mapped[Phase] = phase_reference()
+    from_status_id: Mapped[Status] = status_reference()
     last_download_id: Mapped[int | None] = mapped_column(BIG)
     created: Mapped[datetime]
     fell_back: Mapped[datetime | None] = mapped_column(index=True)
@@ -95,10 +97,10 @@ class DocumentReopening(Base):
     xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
     requested_by: Mapped[str] = mapped_column(PERSON)
     reason: Mapped[str] = mapped_column(CutText(256))
-    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
-    to_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    to_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    from_phase_id: Mapped[Phase] = phase_reference()
+    from_status_id: Mapped[Status] = status_reference()
+    to_phase_id: Mapped[Phase] = phase_reference()
+    to_status_id: Mapped[Status] = status_reference()
     created: Mapped[datetime]
 
 
@@ -209,7 +211,7 @@ class UrgentArchive(Base):
     """
 
     id: Mapped[int] = big_id()
-    todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
+    todo_id: Mapped[Action] = action_reference()
     file_name: Mapped[str] = mapped_column(String(128), index=True)
     requested_by: Mapped[str] = mapped_column(PERSON)
     created: Mapped[datetime]
@@ -314,7 +316,7 @@ class OwnerNotice(Base):
     counts: Mapped[str] = mapped_column(String(255))
     done_by: Mapped[str | None] = mapped_column(PERSON)
     created: Mapped[datetime] = mapped_column(index=True)
-    reason: Mapped[str | None] = mapped_column(String(255))
+    reason: Mapped[str | None] = mapped_column(CutText(255))
 
 
 class ZipDecision(Base):

@@ -7,6 +7,7 @@ Columns marked "additive" are this platform's own. The columns `zip_id` that hol
 from __future__ import annotations
 
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import CHAR, Date, Index, String, Text, UniqueConstraint, text
@@ -21,15 +22,19 @@ from dcc.databases.columns import (
     SMALL,
     TINY,
     LastUpdated,
+    MemberId,
     MessageText,
     TypedTable,
     big_id,
     big_reference,
     new_metadata,
+    reference,
     small_id,
     small_reference,
     table_options,
 )
+from dcc.naming import Action
+from dcc.phases import Phase, Status
 
 
 class Base(TypedTable):
@@ -38,6 +43,12 @@ class Base(TypedTable):
     __abstract__ = True
     __table_args__: Any = table_options()
     metadata = new_metadata()
+
+
+phase_reference = partial(reference, MemberId(Phase), "phase.id", "RESTRICT")
+status_reference = partial(reference, MemberId(Status), "a_status.id", "RESTRICT")
+action_reference = partial(reference, MemberId(Action), "processing_type.id", "RESTRICT")
+"""References that are members of these enumerations in Python, in conditions, new rows and results."""
 
 
 class Centre(LastUpdated, Base):
@@ -153,9 +164,9 @@ class ZipAction(LastUpdated, Base):
 
     id: Mapped[int] = big_id()
     zip_id: Mapped[int] = big_reference("zip_file.id", "CASCADE", index=False)
-    todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT", index=False)
-    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    todo_id: Mapped[Action] = action_reference()
+    phase_id: Mapped[Phase] = phase_reference(index=False)
+    status_id: Mapped[Status] = status_reference()
 
 
 class FileSourceHasZip(LastUpdated, Base):
@@ -201,8 +212,8 @@ class ZipDownload(LastUpdated, Base):
     request: Mapped[datetime]
     received: Mapped[datetime]
     downloaded_size_bytes: Mapped[int] = mapped_column(BIG, default=0, server_default=text("0"))
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT", index=False)
-    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    phase_id: Mapped[Phase] = phase_reference(index=False)
+    status_id: Mapped[Status] = status_reference()
     listed_size_bytes: Mapped[int | None] = mapped_column(BIG)
     listed_modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
     outcome: Mapped[str | None] = mapped_column(String(16))
@@ -227,8 +238,8 @@ class XmlFile(LastUpdated, Base):
     inc: Mapped[int | None] = mapped_column(BIG)
     size_bytes: Mapped[int | None] = mapped_column(BIG)
     content_md5: Mapped[str | None] = mapped_column(CHAR(32))
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT", index=False)
-    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    phase_id: Mapped[Phase] = phase_reference(index=False)
+    status_id: Mapped[Status] = status_reference()
 
 
 class AnException(LastUpdated, Base):
@@ -296,7 +307,7 @@ class SessionTask(LastUpdated, Base):
 
     id: Mapped[int] = big_id()
     session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    phase_id: Mapped[Phase] = phase_reference()
     comment: Mapped[str | None] = mapped_column(String(256))
     start_time: Mapped[datetime]
     finish_time: Mapped[datetime | None]

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, func, literal, select
 
 from dcc.outcomes import Problem, SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.models import StatusRow, ZipAction, ZipFile
@@ -64,9 +64,9 @@ def count_cells(connection: Connection, criteria: SubmissionFilter) -> list[Cell
     counted = select(_centre(criteria).label("centre"), *state, func.count(), *one).select_from(ZipAction)
     query = with_archives(counted).where(*conditions_of(criteria)).group_by("centre", *state)
     cells = []
-    for centre, phase, status, count, todo, name in connection.execute(query):
-        only = SubmissionKey(ACTIONS_BY_ID[todo], name) if count == 1 else None
-        cells.append(Cell(centre or "", Phase(phase), Status(status), count, only))
+    for centre, phase, status, count, action, name in connection.execute(query):
+        only = SubmissionKey(action, name) if count == 1 else None
+        cells.append(Cell(centre or "", phase, status, count, only))
     return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
 
 

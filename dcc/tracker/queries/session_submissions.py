@@ -82,7 +82,7 @@ def count_session_submissions(connection: Connection, session: SessionEntry) -> 
         .where(ZipAction.id.in_(session_submission_ids(connection, session)))
         .group_by(ZipAction.status_id)
     )
-    return {Status(status): count for status, count in connection.execute(query)}
+    return dict(iter(connection.execute(query)))
 
 
 def session_document_states(connection: Connection, session: SessionEntry) -> list[StateCount]:

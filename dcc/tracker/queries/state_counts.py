@@ -44,7 +44,7 @@ def count_documents(connection: Connection, za_ids: Select[Any] | None = None) -
 def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
     state = tuple(query.selected_columns)[:2]
     rows = connection.execute(query.group_by(*state).order_by(*state))
-    return [StateCount(Phase(phase), Status(status), count) for phase, status, count in rows]
+    return [StateCount(*row) for row in rows]
 
 
 class HeldDocument(NamedTuple):

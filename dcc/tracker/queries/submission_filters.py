@@ -14,7 +14,7 @@ from sqlalchemy.orm import aliased
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import BadFileNameError, InternalFaultError
 from dcc.naming import Action
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished, needs_nobody
 from dcc.tracker.models import (
     AnException,
@@ -90,9 +90,9 @@ def conditions_of(criteria: SubmissionFilter) -> list[ColumnElement[bool]]:
         (criteria.centre, is_of_centre),
         (criteria.first_day, lambda day: ZipFile.created >= day),
         (criteria.last_day, lambda day: ZipFile.created <= day),
-        (criteria.action, lambda action: ZipAction.todo_id == ACTION_IDS[action]),
-        (criteria.phase, lambda phase: ZipAction.phase_id == int(phase)),
-        (criteria.status, lambda status: ZipAction.status_id == int(status)),
+        (criteria.action, lambda action: ZipAction.todo_id == action),
+        (criteria.phase, lambda phase: ZipAction.phase_id == phase),
+        (criteria.status, lambda status: ZipAction.status_id == status),
         (criteria.kind, lambda kind: ZipAction.id.in_(_with_kind(kind))),
         # SQLite compares texts, and only this type binds times as the database wrote them.
         (criteria.since, lambda since: ZipAction.last_update >= literal(since, UtcDateTime())),

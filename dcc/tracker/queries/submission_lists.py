@@ -17,7 +17,7 @@ from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import Problem, SubmissionKey
-from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipActionLog, ZipFile, ZipLog
@@ -84,14 +84,14 @@ def find_submissions(
     hosts = group_pairs(connection.execute(hosting))
     listed = submission_query().add_columns(is_on_hold().label("on_hold"))
     rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
-    explained = [row.id for row in rows if criteria.faulty or row.status_id == int(Status.FAILED)]
+    explained = [row.id for row in rows if criteria.faulty or row.status_id == Status.FAILED]
     failed = explained if with_reasons else []
     reasons = failure_reasons(connection, failed)
     return [
         object_of(
             SubmissionEntry,
             row,
-            action=ACTIONS_BY_ID[row.todo_id],
+            action=row.todo_id,
             sources=tuple(hosts[row.id]),
             since=row.last_update,
             contact=row.contact or None,
@@ -127,7 +127,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
         .join(XmlFile, XmlFile.download_id == latest.c.download_id)
         .join(XmlLog)
         .join(AnException)
-        .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
+        .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == Status.FAILED)
         .where(FAILS_DOCUMENT)
         .group_by(latest.c.za_id, XmlFile.phase_id)
         .subquery()
@@ -190,7 +190,7 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
     listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction)
     rows = rows_with(connection, listed, ZipFile.file_name, of_archives)
-    known = group_pairs((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
+    known = group_pairs(rows)
     wanted: dict[str, set[str]] = {}
     unknown: list[str] = []
     for archive, actions in of_archives.items():
@@ -204,12 +204,11 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
         more = f" and {len(unknown) - _NAMED:,} more" if len(unknown) > _NAMED else ""
         raise NotFoundError(f"The tracker knows no {', '.join(unknown[:_NAMED])}{more}. Look for it with: dcc zips")
     for row in rows_with(connection, query, ZipFile.file_name, wanted):
-        if ACTIONS_BY_ID[row.todo_id].value in wanted[row.file_name]:
+        if row.todo_id in wanted[row.file_name]:
             yield row
 
 
 def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
     """The actions of an archive with that name; none if there is no such archive."""
     query = select(ZipAction.todo_id).join(ZipFile)
-    ids = connection.scalars(query.where(ZipFile.file_name == file_name).order_by(ZipAction.todo_id))
-    return [ACTIONS_BY_ID[number] for number in ids]
+    return list(connection.scalars(query.where(ZipFile.file_name == file_name).order_by(ZipAction.todo_id)))

@@ -325,7 +325,7 @@ def _reasons(
 def _reopenings(connection: Connection, model: Any, of: Any, ids: Any) -> Mapping[int, list[ReopeningStory]]:
     """The re-openings of submissions or documents, by the column `of`."""
     query = select(model, of.label("of")).where(of.in_(ids)).order_by(model.id)
-    found = [(row, Phase(row.from_phase_id), Status(row.from_status_id)) for row in connection.execute(query)]
     return group_pairs(
-        (row.of, object_of(ReopeningStory, row, from_phase=phase, from_status=status)) for row, phase, status in found
+        (row.of, object_of(ReopeningStory, row, from_phase=row.from_phase_id, from_status=row.from_status_id))
+        for row in connection.execute(query)
     )

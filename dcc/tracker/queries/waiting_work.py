@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select
 
 from dcc.outcomes import SubmissionKey
-from dcc.phases import Phase, State, Status
+from dcc.phases import UNFAILED, Phase, State
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, hosted
 from dcc.tracker.hostings.foreign_archives import may_be_taken
@@ -53,7 +53,7 @@ def waiting_submissions(
 def _interrupted() -> ColumnElement[bool]:
     # One equality on the phase for each term: both databases then use the index on (phase_id, status_id) only.
     phases = (Phase.ZIP_MD5, Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
-    under_way = [State(phase, status) for phase in phases for status in (Status.PENDING, Status.RUNNING, Status.DONE)]
+    under_way = [State(phase, status) for phase in phases for status in UNFAILED]
     return is_at(ZipAction, *under_way[:-1])
 
 
