@@ -66,6 +66,10 @@ class State(NamedTuple):
         """Whether it ended in a failure."""
         return self.status == Status.FAILED
 
+    def is_past(self, phase: Phase) -> bool:
+        """Whether it has come through a phase."""
+        return self.phase > phase or self == (phase, Status.DONE)
+
 
 STATES: Final = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
 """All states, each as one object, by the ids of their phase and status."""

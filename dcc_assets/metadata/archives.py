@@ -138,8 +138,7 @@ def _headline(outcome: SubmissionOutcome, phase: Phase) -> str:
         faulty = _failed_documents(outcome, phase)
         if faulty:
             what = "broke the naming convention" if phase is Phase.XML_NAME else "failed validation"
-            first = next((error for document in faulty for error in document.errors), None)
-            example = "" if first is None else f" First: {_placed(faulty[0], first)}: {first.message}"
+            example = next((f" First: {_placed(faulty[0], error)}: {error.message}" for error in faulty[0].errors), "")
             return f"{len(faulty)} of {count_of(len(outcome.documents), 'document')} {what}.{example}"
     reason = outcome.main_reason
     return reason.message if reason else f"{outcome.key} failed in the phase {phase.short_name}."

@@ -226,7 +226,7 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
         attempt = attempts.get(row.id)
         state = _up_to_validation(state_of(row))
         seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
-        downloaded = _is_past(Phase.ZIP_MD5, state)
+        downloaded = state.is_past(Phase.ZIP_MD5)
         fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
         source = sources.get(attempt.file_source_id) if attempt is not None else None
         outcome = SubmissionOutcome(
@@ -235,7 +235,7 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
             phase=state.phase,
             status=state.status,
             downloaded=downloaded,
-            extracted=_is_past(Phase.UNZIP, state),
+            extracted=state.is_past(Phase.UNZIP),
             size_bytes=row.size_bytes,
             md5=row.content_md5,
             source=None if source is None else str(source.label),
@@ -257,10 +257,6 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
 def _up_to_validation(state: State) -> State:
     """The state up to validation; other reports show the later phases."""
     return state if state.phase <= Phase.XSD else VALID
-
-
-def _is_past(phase: Phase, state: State) -> bool:
-    return state.phase > phase or state == (phase, Status.DONE)
 
 
 def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:

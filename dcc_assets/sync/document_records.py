@@ -222,8 +222,8 @@ def _document(row: Row[Any], facts: _Facts) -> DocumentData:
         data,
         document_id=stored.id,
         late=stored.late,
-        held=stored.state == DocumentState.HELD.value and data.phase is Phase.UPLOAD,
-        said={name: getattr(stored, name) for name in names if getattr(stored, name)},
+        held=stored.state == DocumentState.HELD.value,
+        said={name: getattr(stored, name) for name in names},
         findings=tuple(facts.findings.get(row.id, ())),
         finding_counts=dict(facts.counts.get(row.id, {})),
     )

@@ -38,6 +38,17 @@ from tests.support.data_installations import DataInstallation
 from tests.support.environments import of_installation
 from tests.support.installations import Installation
 
+ONLY_OF_SESSIONS = {
+    "Links",
+    "seconds",
+    "transfer seconds",
+    "bytes per second",
+    "new archives",
+    "refused archives",
+    "procedures",
+}
+"""Metadata that are not recorded, or not as exactly."""
+
 
 def looked(automation: SensorDefinition | ScheduleDefinition, instance: DagsterInstance | None = None) -> Any:
     """What a sensor or schedule answers to one look, with the resources of the code location."""
@@ -70,6 +81,16 @@ class Dagster:
         return {
             name: [dict(row.data) for row in value.records] if hasattr(value, "records") else value.value
             for name, value in record.asset_materialization.metadata.items()
+        }
+
+    def facts(self, *assets: str) -> dict[tuple[str, str], dict[str, Any]]:
+        """The metadata of all partitions of these assets, without those that only a session knows."""
+        return {
+            (asset, partition): {
+                name: value for name, value in self.metadata(asset, partition).items() if name not in ONLY_OF_SESSIONS
+            }
+            for asset in assets
+            for partition in self.materialised(asset)
         }
 
     def checks(self, check: AssetCheckKey) -> dict[str | None, str]:
