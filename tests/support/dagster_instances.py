@@ -29,7 +29,7 @@ from dcc.settings import Settings
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import show_changes
 from dcc_assets.runs import ready_made
-from dcc_assets.session_in_dagster import FinishedSession, run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.dagster_database import init_dagster_database, open_dagster_database
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
@@ -66,9 +66,9 @@ class Dagster:
 
     instance: DagsterInstance
 
-    def session(self, of: Installation | DataInstallation, **wanted: Any) -> FinishedSession:
+    def session(self, of: Installation | DataInstallation, **wanted: Any) -> None:
         """A session of an installation, which is shown here; `wanted` is what a SessionRequest may have."""
-        return run_session(of.settings, of.tracker, self.instance, SessionRequest(**wanted))
+        run_session(of.settings, of.tracker, self.instance, SessionRequest(**wanted))
 
     def materialised(self, asset: str) -> set[str]:
         return self.instance.get_materialized_partitions(AssetKey(asset))
