@@ -172,10 +172,8 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
             Severity(row.severity),
             stored_details(row.code, row.details, row.message),
             row.line,
-            row.path,
-            row.value,
-            None if row.snapshot_name is None else f"{row.snapshot_name} {row.snapshot_id}",
-            row.waiver_id,
+            value=row.value,
+            snapshot=None if row.snapshot_name is None else f"{row.snapshot_name} {row.snapshot_id}",
         )
         for row in qc.execute(query)
     ]
@@ -220,7 +218,6 @@ def _document(row: Row[Any], facts: _Facts) -> DocumentData:
     names = ("specimens", "experiments", "lines", "housings", "measurements")
     return replace(
         data,
-        document_id=stored.id,
         late=stored.late,
         held=stored.state == DocumentState.HELD.value,
         said={name: getattr(stored, name) for name in names},

@@ -10,7 +10,7 @@ from dcc.errors import DagsterStorageError, SessionActiveError, TrackerUnreachab
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase
 from dcc.tracker.register.file_sources import change_source
-from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.graph import CHECK_OF_PHASE, CRAWL_OVERDUE, REACHABLE
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.assets.test_session_in_dagster import ALL, INVALID, put_all_kinds
@@ -28,7 +28,7 @@ def shown(dagster: Dagster) -> dict[str, object]:
     return {
         "partitions": [sorted(dagster.instance.get_dynamic_partitions(n)) for n in ("file_sources", "zip_actions")],
         "materialised": {asset: dagster.materialised(asset) for asset in ASSETS},
-        "checks": {check: dagster.checks(check) for check in (REACHABLE, *CHECK_OF_PHASE.values())},
+        "checks": {check: dagster.checks(check) for check in (REACHABLE, CRAWL_OVERDUE, *CHECK_OF_PHASE.values())},
         "facts": dagster.facts("file_source_listings", "xml_documents", "validated_documents"),
     }
 

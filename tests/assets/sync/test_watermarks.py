@@ -129,12 +129,17 @@ def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(gro
         assert now_shown == times + more, newer
 
 
-def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(grouped: DataInstallation) -> None:
+@pytest.mark.parametrize(("groups", "group"), [(f"{EUROPE}=H;{AMERICA}=J", None), (f"{AMERICA}=H,J", AMERICA)])
+def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(
+    grouped: DataInstallation, groups: str, group: str | None
+) -> None:
+    """Of a centre that was added to a group, too, whatever that has shown since."""
     session(grouped, None)
     of_each = [OF_EUROPE[0], OF_AMERICA[0]]
     (*_, europe), (*_, america) = shown(grouped, of_each)
     finish_quality_control(grouped)
     session(grouped, AMERICA)
     assert [archive[-1] for archive in shown(grouped, of_each)] == [europe, america + 1]
-    session(grouped, None)
-    assert [archive[-1] for archive in shown(grouped, of_each)] == [europe + 1, america + 1]
+    session(grouped.with_settings(groups=groups), group)
+    (*_, now_europe), (*_, now_america) = shown(grouped, of_each)
+    assert (now_europe, now_america > america) == (europe + 1, True)
