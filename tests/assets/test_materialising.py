@@ -218,14 +218,22 @@ def test_a_run_over_several_partitions_shows_what_each_came_to(
 def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     data.put(OTHER, specimens("2013-10-31.2", first=11))
+    data.put(FAULTY, {"H.2013-10-31.3.specimen.impc.xml": b"<nonsense/>"})
     data_dagster.session(data)
     # At once: the second in which the session ended is not over.
-    before = data_dagster.instance.get_runs_count()
-    data_dagster.session(data, keys=[key_of(OTHER)], requested_by="ann")
-    runs = data_dagster.instance.get_runs()
-    told = [told_in(data_dagster, run.run_id) for run in runs[: len(runs) - before]]
+
+    def told_by_a_retry(key: str) -> list[dict[str, list[str]]]:
+        before = data_dagster.instance.get_runs_count()
+        data_dagster.session(data, keys=[key_of(key)], requested_by="ann")
+        runs = data_dagster.instance.get_runs()
+        return [told_in(data_dagster, run.run_id) for run in runs[: len(runs) - before]]
+
+    told = told_by_a_retry(OTHER)
     assert {partition for run in told for partitions in run.values() for partition in partitions} <= {OTHER, "H"}
     assert any(OTHER in partitions for run in told for partitions in run.values())
+    for place in (data.folder.path, data.settings.staging_directory):
+        (place / FAULTY).unlink()
+    assert not any(told_by_a_retry(FAULTY)), "what could not be fetched stays as it was"
 
 
 def test_a_failed_check_has_its_own_causes_beside_it_and_not_those_of_others(

@@ -184,8 +184,10 @@ def test_what_is_being_uploaded_is_beside_the_listing() -> None:
 
 def test_the_name_of_an_archive_that_was_found_is_accepted_or_refused_and_nothing_was_tried() -> None:
     refused = SubmissionKey(Action.ADD, "bad name.zip")
-    found = replace(crawl(CrawlOutcome.OK), new_zips=(KEY,), refused_zips=((refused, "It has a blank."),))
-    accepted, failed = found_archive_reports(found, STAGING)
+    found = replace(
+        crawl(CrawlOutcome.OK), accepted_zips=(KEY,), new_zips=(refused,), refused_zips=((refused, "It has a blank."),)
+    )
+    failed, accepted = found_archive_reports(found, STAGING)
     assert shown(accepted) == (["zip_actions"], {}, {"zip_name": True})
     assert accepted.verdicts[0].description == f"{KEY.file_name} follows the naming convention."
     assert shown(failed) == ([], {"zip_name": False}, {})

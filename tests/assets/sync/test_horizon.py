@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from dagster import DagsterEventType
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
@@ -121,6 +122,11 @@ def test_a_first_showing_and_a_rebuild_show_no_more_than_is_kept(data: DataInsta
         report = rebuild_instance(settings, data.tracker, instance)
         assert (partitions(Dagster(instance)), shown(Dagster(instance))) == first
         assert (report.zip_actions, report.failed) == (4, 2)
+        runs = instance.get_runs_count()
+        Dagster(instance).session(data.with_settings(**KEPT))
+        added = instance.get_runs()[: instance.get_runs_count() - runs]
+        told = [instance.all_logs(run.run_id, of_type=DagsterEventType.ASSET_MATERIALIZATION) for run in added]
+        assert sum(map(len, told)) == 1, "the source alone: the next session knows what is shown"
 
         rebuild_instance(data.settings, data.tracker, instance)
         assert partitions(Dagster(instance)) == {*ZIPS, *FAILED}, "more are kept"
