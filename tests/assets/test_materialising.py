@@ -211,8 +211,10 @@ def test_a_run_over_several_partitions_shows_what_each_came_to(
         "xml_documents": [GOOD, OTHER, FAULTY],
         "validated_documents": [GOOD, OTHER, FAULTY],
     }
-    xsd = data_dagster.checks(CHECK_OF_PHASE[max(CHECK_OF_PHASE)])
-    assert xsd == {GOOD: "passed", OTHER: "passed", FAULTY: "failed"}
+    xsd = CHECK_OF_PHASE[max(CHECK_OF_PHASE)]
+    assert data_dagster.checks(xsd) == {GOOD: "passed", OTHER: "passed", FAULTY: "failed"}
+    made = data_dagster.instance.event_log_storage.get_asset_check_execution_history(xsd, limit=3)
+    assert {record.run_id for record in made} == {run_id}, "they stay when the run ends"
 
 
 def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dagster: Dagster) -> None:
