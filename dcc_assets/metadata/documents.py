@@ -313,7 +313,7 @@ def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
 
 
 def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = None) -> list[_Found]:
-    """The findings that count, the worst first, each after the name of its document; of these rules, or of all."""
+    """The findings, the worst first, each after the name of its document; of these rules, or of all."""
     found = [
         (document.file_name, finding)
         for document in documents
