@@ -9,9 +9,11 @@ from dagster import DagsterEventType
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.submission_lists import find_submissions
 from dcc_assets.graph import CHECK_OF_PHASE
@@ -139,7 +141,12 @@ def test_an_archiving_that_was_killed_is_finished_by_the_next(
     put(data, ZIPS)
     data_dagster.session(data)
     age(data)
-    settings = data.with_settings(**KEPT).settings
+    settings = data.with_settings(**KEPT, groups="europe=H;america=J").settings
+    with (
+        open_session(data.tracker, settings, SessionRequest(group="europe")) as session,
+        open_session(data.tracker, settings, SessionRequest(group="america")),
+    ):
+        assert archive_older(data_dagster.instance, data.tracker, settings, session=session) == 0, "the other does it"
 
     with monkeypatch.context() as patch:
         patch.setattr(horizon, "remove_partitions", raising(RuntimeError("killed")))
