@@ -10,6 +10,7 @@ from dagster._core.event_api import AssetRecordsFilter
 from sqlalchemy import insert, select, update
 
 from dcc.operations.session_work import open_session
+from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
@@ -23,7 +24,7 @@ from tests.support.asking import execute_in, in_writing, value_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import INVALID, MISNAMED
-from tests.support.installations import until_the_next_second
+from tests.support.installations import Installation, until_the_next_second
 
 PATIENCE = 120
 EUROPE, AMERICA = "europe", "america"
@@ -101,6 +102,20 @@ def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grou
     session(grouped, EUROPE)
     assert shown(grouped, OF_EUROPE) == shown(grouped, OF_AMERICA)
     assert is_all_shown(grouped)
+
+
+def test_what_a_killed_session_finished_is_shown_though_its_download_was_before(
+    installation: Installation, dagster: Dagster
+) -> None:
+    archive = "add/H.2013-10-31.1.impc.zip"
+    installation.add_folder().put(archive)
+    installation.run_session()
+    execute_in(installation.tracker, update(ZipAction).values(status_id=int(Status.RUNNING)))
+    dagster.session(installation, until=Phase.ZIP_NAME)
+    assert dagster.materialised("validated_documents") == set()
+    execute_in(installation.tracker, update(ZipAction).values(status_id=int(Status.DONE)))
+    dagster.session(installation, until=Phase.XSD)
+    assert dagster.materialised("validated_documents") == {archive}
 
 
 def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(grouped: DataInstallation) -> None:
