@@ -6,7 +6,6 @@ raised at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -32,18 +31,7 @@ from dcc_resources.session import SessionResource
 _REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedSession:
-    """A finished session: its id, its notices (`Session.notices`), and its runs in Dagster."""
-
-    session_id: int
-    notices: tuple[str, ...]
-    run_ids: tuple[str, ...]
-
-
-def run_session(
-    settings: Settings, tracker: Engine, instance: DagsterInstance, request: SessionRequest
-) -> FinishedSession:
+def run_session(settings: Settings, tracker: Engine, instance: DagsterInstance, request: SessionRequest) -> None:
     """Run a complete session, as the `request` says.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
@@ -52,11 +40,10 @@ def run_session(
     ConfigurationError for one with a bad name.
     """
     require_executor(settings)
-    run_ids: list[str] = []
     storage_failure: Exception | None = None
     with open_work(tracker, settings, request) as work:
         try:
-            run_ids.extend(_run_jobs(instance, work))
+            _run_jobs(instance, work)
         except Exception as error:
             if work.failure is not None:
                 raise work.failure from None
@@ -70,11 +57,10 @@ def run_session(
             f"Session {work.session.id} is done and in the tracker, but Dagster could not store all of it ({reason}). "
             f"See to {storage_place(settings)}; the next session shows it, or all at once: dcc instance rebuild."
         ) from storage_failure
-    return FinishedSession(work.session.id, work.session.notices, tuple(run_ids))
 
 
-def _run_jobs(instance: DagsterInstance, work: SessionWork) -> Iterator[str]:
-    """Execute the jobs of the session, with its resources; yields the ids of their runs."""
+def _run_jobs(instance: DagsterInstance, work: SessionWork) -> None:
+    """Execute the jobs of the session, with its resources."""
     started_by = "dcc crawl" if work.request.keys is None else f"dcc retry, for {work.request.requested_by}"
     tags = {**_REPOSITORY_TAG, **session_tags(work.session), STARTED_BY_TAG: started_by}
     resources = {kind.key: ready_made(kind.of(work.settings)) for kind in (*SOURCES, StoreResource)}
@@ -89,7 +75,7 @@ def _run_jobs(instance: DagsterInstance, work: SessionWork) -> Iterator[str]:
             if is_due:
                 if job is load_data:
                     await_pool(instance, work.tracker, work.settings)
-                yield run_here(job, instance, tags, resources).run_id
+                run_here(job, instance, tags, resources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,8 +172,6 @@ class BatchingMysqlEventLogStorage(PatientStorage, BatchingEventLog, MySQLEventL
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of any kinds and runs, in order, in one transaction."""
-        if not events:
-            return
         rows = [self._event_to_row(event) for event in events]
         maybe_stored = False
 

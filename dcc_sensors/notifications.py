@@ -6,12 +6,11 @@ ledger prevents repeats. The other one keeps the checks of overdue work right, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 import dagster as dg
-from sqlalchemy import Engine
 
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.messages import Message, mark, message
@@ -19,7 +18,6 @@ from dcc.notify.channels.open_channels import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import OutageEntry, SubjectKind, WatchedState
 from dcc.runtime.clock import utc_now
-from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
 from dcc_assets.graph import REFERENCE_FRESH
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
@@ -129,27 +127,19 @@ def _label_of_check(check: str, thing: str) -> Message:
 def overdue(
     context: dg.SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
 ) -> dg.SkipReason:
-    """Show changes of overdue work, in a run of that job which begins at once, and notify people."""
+    """Show changes of overdue work, in a run of that job which begins at once, and notify people.
+
+    They hear once of each check that fails, and again when it passes; centres are reminded of their failed archives.
+    """
     settings = tracker.settings_with(mail, webhook)
     try:
         engine = tracker.ready(patience_seconds=0)
         show_overdue(context.instance, engine, settings)
-        notified = _notify(engine, settings)
+        states = map(_state, read_overdue(engine, settings))
+        notified = notify_due(engine, settings, states, ends_others_of=SubjectKind.OVERDUE, remind_at=utc_now())
     except DatabaseOutdatedError as error:
         return dg.SkipReason(str(error))
-    return dg.SkipReason(" ".join(["The checks are up to date.", *notified]))
-
-
-def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
-    """Notify of each check that fails, once, and again when it passes, and remind centres of their failed archives.
-
-    Returns sentences for the sensor's page.
-    """
-    if not notifies(settings):
-        return ()
-    states = map(_state, read_overdue(tracker, settings))
-    notified = notify_due(tracker, settings, states, ends_others_of=SubjectKind.OVERDUE, remind_at=utc_now())
-    return notified.sentences
+    return dg.SkipReason(" ".join(["The checks are up to date.", *notified.sentences]))
 
 
 def _state(report: PartitionReport) -> WatchedState:

@@ -146,7 +146,7 @@ def _pending_work(
         .where(of_centres)
     ).one()
     last_download = connection.scalar(
-        select(func.coalesce(func.max(SessionTask.session_id), 0))
+        select(func.max(SessionTask.session_id))
         .join(CrawlingSession, CrawlingSession.id == SessionTask.session_id)
         .where(SessionTask.phase_id == Phase.DOWNLOAD, of_centres)
     )

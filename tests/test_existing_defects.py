@@ -121,7 +121,7 @@ TABLE: Final = """\
 40 each document had processes of its own, and its schema was compiled for it
     session/test_submission_processing.py::test_schemas_are_compiled_for_each_worker_and_not_for_each_document
 41 failures after validation left no reason
-    assets/metadata/test_documents.py::test_a_failed_upload_gives_its_reason
+    assets/metadata/test_documents.py::test_what_was_not_uploaded_is_said_with_the_reason_and_who_acts
     assets/test_data_session.py::test_a_failed_check_names_document_line_rule_and_message_the_worst_first
     operations/test_consistency.py::test_what_is_broken_is_said
 42 downloads came in any order, and threads tried to claim the same ones

@@ -39,7 +39,6 @@ DOCUMENTS_SHOWN: Final = 200
 ERRORS_SHOWN: Final = 100
 """Error lines in a table; `dcc show` has them all."""
 
-_OF_DOCUMENTS = (Phase.XML_NAME, Phase.XSD)
 _STEPS: Final = (
     ("Download", graph.ZIP_DOWNLOADS),
     ("Documents", graph.XML_DOCUMENTS),
@@ -134,13 +133,10 @@ def _passed(outcome: SubmissionOutcome, phase: Phase) -> bool:
 
 
 def _headline(outcome: SubmissionOutcome, phase: Phase) -> str:
-    if phase in _OF_DOCUMENTS:
-        faulty = _failed_documents(outcome, phase)
-        if faulty:
-            what = "broke the naming convention" if phase is Phase.XML_NAME else "failed validation"
-            first = next((error for document in faulty for error in document.errors), None)
-            example = "" if first is None else f" First: {_placed(faulty[0], first)}: {first.message}"
-            return f"{len(faulty)} of {count_of(len(outcome.documents), 'document')} {what}.{example}"
+    if faulty := _failed_documents(outcome, phase):
+        what = "broke the naming convention" if phase is Phase.XML_NAME else "failed validation"
+        example = next((f" First: {_placed(faulty[0], error)}: {error.message}" for error in faulty[0].errors), "")
+        return f"{len(faulty)} of {count_of(len(outcome.documents), 'document')} {what}.{example}"
     reason = outcome.main_reason
     return reason.message if reason else f"{outcome.key} failed in the phase {phase.short_name}."
 
@@ -156,8 +152,7 @@ def _failure(outcome: SubmissionOutcome, phase: Phase, headline: str, staging: S
         **_decisions(outcome),
         **_links(outcome, graph.CHECK_OF_PHASE[phase].asset_key),
     }
-    if phase in _OF_DOCUMENTS:
-        faulty = _failed_documents(outcome, phase)
+    if faulty := _failed_documents(outcome, phase):
         metadata |= _errors(faulty) | _documents(outcome)
     else:
         reasons = [(reason.kind, reason.message) for reason in outcome.reasons]
@@ -168,7 +163,7 @@ def _failure(outcome: SubmissionOutcome, phase: Phase, headline: str, staging: S
 
 
 def _kinds_of(outcome: SubmissionOutcome, phase: Phase) -> frozenset[str]:
-    if phase in _OF_DOCUMENTS and (faulty := _failed_documents(outcome, phase)):
+    if faulty := _failed_documents(outcome, phase):
         return frozenset(error.kind for document in faulty for error in document.errors)
     if phase is Phase.DOWNLOAD or outcome.main_reason is None:
         return frozenset(reason.kind for reason in outcome.reasons)

@@ -104,7 +104,7 @@ def _upload(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition], S
     faulty = [document for document in outcome.documents if _not_uploaded(document)]
     if faulty:
         headline = _upload_headline(faulty, len(outcome.documents))
-        failed = any(_failed(document, Phase.UPLOAD) for document in faulty)
+        failed = any(document.status is Status.FAILED for document in faulty)
         severity = AssetCheckSeverity.ERROR if failed else AssetCheckSeverity.WARN
         held = any(document.held for document in faulty)
         cancelled = _LEFT_OUT if _lacking(faulty, Phase.UPLOAD) else _WITHDRAWN
@@ -112,7 +112,7 @@ def _upload(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition], S
         metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | advice | _refusals(faulty)
         kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
         return (), [CheckVerdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
-    if not _whole(outcome, Phase.UPLOAD):
+    if not outcome.state.is_past(Phase.UPLOAD):
         return (), ()
     documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
@@ -188,7 +188,7 @@ def _integrity(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition]
     verdicts = [_group_verdict(outcome, group) for group in GROUPS]
     if not all(_was_judged(document) for document in outcome.documents):
         verdicts = [verdict for verdict in verdicts if not verdict.passed]
-    if not _whole(outcome, Phase.DATA):
+    if not outcome.state.is_past(Phase.DATA):
         return (), verdicts
     counts = _count(outcome.documents)
     materialised = MaterialisedPartition(
@@ -254,15 +254,6 @@ def _quality_control(outcome: SubmissionData, more: Metadata, description: str) 
     return MaterialisedPartition(QC, about(outcome) | state | more | _links(outcome, QC), description)
 
 
-def _whole(outcome: SubmissionData, phase: Phase) -> bool:
-    """Whether all documents of the submission have passed a phase."""
-    return outcome.state.is_past(phase) and outcome.status is not Status.CANCELLED
-
-
-def _failed(document: DocumentData, phase: Phase) -> bool:
-    return document.phase is phase and document.status is Status.FAILED
-
-
 def _sentence(document: str, finding: FindingEntry) -> str:
     place = document if finding.line is None else f"{document}, line {finding.line}"
     return f"{place}: {finding.message} ({finding.rule})"
@@ -321,12 +312,12 @@ def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
 
 
 def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = None) -> list[_Found]:
-    """The findings that count, the worst first, each after the name of its document; of these rules, or of all."""
+    """The findings, the worst first, each after the name of its document; of these rules, or of all."""
     found = [
         (document.file_name, finding)
         for document in documents
         for finding in document.findings
-        if (rules is None or finding.rule in rules) and not finding.is_waived
+        if rules is None or finding.rule in rules
     ]
     return sorted(found, key=lambda one: one[1].severity.rank)
 

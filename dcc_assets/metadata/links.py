@@ -93,7 +93,7 @@ def page_of_partition(asset: AssetKey, partition: str) -> str:
 
 def links(wanted: Sequence[Link]) -> MarkdownMetadataValue:
     """Links for an event, in one line."""
-    return MetadataValue.md(" · ".join(f"[{text}]({_safe(path)})" for text, path in wanted))
+    return MetadataValue.md(" · ".join(f"[{text}]({path})" for text, path in wanted))
 
 
 def xml_of_documents(key: SubmissionKey, file_names: Sequence[str]) -> dict[str, MarkdownMetadataValue]:
@@ -112,13 +112,8 @@ def linked_documents(key: SubmissionKey, file_names: Sequence[str]) -> Metadata:
 
 def pictures(wanted: Sequence[Link]) -> MarkdownMetadataValue:
     """Plots for an event, one below the other, each by its alternative text and path."""
-    return MetadataValue.md("\n\n".join(f"![{text}]({_safe(path)})" for text, path in wanted))
+    return MetadataValue.md("\n\n".join(f"![{text}]({path})" for text, path in wanted))
 
 
 def _encoded(text: str, safe: str = "") -> str:
     return quote(text, safe=safe, errors="surrogatepass")
-
-
-def _safe(path: str) -> str:
-    # These paths contain no character that ends a link's target in Markdown.
-    return quote(path, safe="/?&=%~")

@@ -108,19 +108,10 @@ class DataReporter:
         but_keys: Collection[SubmissionKey] = (),
         but_centres: Collection[str] = (),
     ) -> Iterator[PartitionReport]:
-        """Reports of a session's outcomes, without those submissions and centres that the caller reports completely.
-
-        Judged documents are reported even if the session fails later.
-        """
-        try:
-            for outcome in outcomes:
-                if not (isinstance(outcome, SubmissionData) and outcome.key in but_keys):
-                    yield from self._reports_of_outcome(outcome, but_centres)
-        except GeneratorExit:
-            raise
-        except BaseException:
-            yield from self._reports_of_judged()
-            raise
+        """Reports of a session's outcomes, without those submissions and centres that the caller reports completely."""
+        for outcome in outcomes:
+            if not (isinstance(outcome, SubmissionData) and outcome.key in but_keys):
+                yield from self._reports_of_outcome(outcome, but_centres)
         yield from self._reports_of_judged()
 
     def _reports_of_outcome(self, outcome: DataOutcome, but_centres: Collection[str]) -> Iterator[PartitionReport]:
@@ -199,14 +190,12 @@ class DataReporter:
             DATA_SHOWN.write(self._instance, self._watermark, self._group)
 
     def _note_state(self, outcome: SubmissionData) -> None:
-        """Record the state that a report stands for: one of its phase, of validation, or an earlier reported one.
+        """Record the state that a report stands for: one of its phase, or of validation.
 
         Any other state was set outside of the session, and is reported at the end.
         """
         if outcome.reached is outcome.phase or outcome.phase < Phase.UPLOAD:
             self._reported_states[outcome.key] = outcome.state
-        elif self._reported_states.get(outcome.key) != outcome.state:
-            self._reported_states.pop(outcome.key, None)
 
     def _recorded_data(self, keys: Collection[SubmissionKey] | None) -> Iterator[SubmissionData]:
         """As `recorded_data`. Each page is reported once it is complete, so that no retry reports anything twice."""

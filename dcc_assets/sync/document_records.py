@@ -172,10 +172,8 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
             Severity(row.severity),
             stored_details(row.code, row.details, row.message),
             row.line,
-            row.path,
-            row.value,
-            None if row.snapshot_name is None else f"{row.snapshot_name} {row.snapshot_id}",
-            row.waiver_id,
+            value=row.value,
+            snapshot=None if row.snapshot_name is None else f"{row.snapshot_name} {row.snapshot_id}",
         )
         for row in qc.execute(query)
     ]
@@ -215,10 +213,9 @@ def _document(row: Row[Any], facts: _Facts) -> DocumentData:
         return data
     return replace(
         data,
-        document_id=stored.id,
         late=stored.late,
-        held=stored.state == DocumentState.HELD.value and data.phase is Phase.UPLOAD,
-        said={name: getattr(stored, name) for name in COUNTED if getattr(stored, name)},
+        held=stored.state == DocumentState.HELD.value,
+        said={name: getattr(stored, name) for name in COUNTED},
         findings=tuple(facts.findings.get(row.id, ())),
         finding_counts=dict(facts.counts.get(row.id, {})),
     )

@@ -12,12 +12,17 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import SerializableErrorInfo
+from sqlalchemy import update
 
+from dcc.operations.session_work import open_session
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
+from dcc.tracker.models import CrawlingSession
 from dcc_assets import doctor
 from dcc_assets.doctor import check_dagster, check_depths, check_workers
 from dcc_assets.jobs import crawl_file_sources
 from dcc_dagster.instance import open_instance
+from tests.support.asking import execute_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import only_sqlite
@@ -71,6 +76,8 @@ def test_a_daemon_that_runs_has_errors_stopped_or_was_replaced(installation: Ins
     expect_daemon("warning", "dcc daemon")
     installation.run_session()
     expect_daemon("ok", "Sessions have run since without it.")
+    execute_in(installation.tracker, update(CrawlingSession).values(start_time=utc_now() - timedelta(hours=2)))
+    expect_daemon("warning", "Nothing crawls since.")
 
 
 @only_sqlite
@@ -97,6 +104,8 @@ def test_a_stuck_run_an_older_storage_and_a_broken_configuration(
     expect(check_dagster, installation.settings, "Dagster runs", "ok")
     monkeypatch.setattr(doctor, "_STUCK", timedelta(seconds=-60))
     expect(check_dagster, installation.settings, "Dagster runs", "warning", run.run_id)
+    with open_session(installation.tracker, installation.settings):
+        expect(check_dagster, installation.settings, "Dagster runs", "ok")
 
     expect_instance = partial(expect, check_dagster, installation.settings, "Dagster instance", "failed")
     runs = installation.settings.dagster_home / "history" / "runs.db"
@@ -145,7 +154,9 @@ def test_workers_that_lack_something(
     def found(**changes: object) -> tuple[str, str]:
         of = found_by(check_workers, settings.changed(changes))
         verdict = of["workers"].verdict.value
-        assert ("shared with workers" in of) is (verdict != "failed" and changes.get("executor") in ("celery", "k8s"))
+        shared = of.get("shared with workers")
+        assert (shared is not None) is (verdict != "failed" and changes.get("executor") in ("celery", "k8s"))
+        assert shared is None or "DCC_STORE" in shared.message
         return verdict, f"{of['workers'].message} {of['workers'].advice}"
 
     assert found()[0] == "ok"

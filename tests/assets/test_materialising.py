@@ -211,19 +211,31 @@ def test_a_run_over_several_partitions_shows_what_each_came_to(
         "xml_documents": [GOOD, OTHER, FAULTY],
         "validated_documents": [GOOD, OTHER, FAULTY],
     }
-    xsd = data_dagster.checks(CHECK_OF_PHASE[max(CHECK_OF_PHASE)])
-    assert xsd == {GOOD: "passed", OTHER: "passed", FAULTY: "failed"}
+    xsd = CHECK_OF_PHASE[max(CHECK_OF_PHASE)]
+    assert data_dagster.checks(xsd) == {GOOD: "passed", OTHER: "passed", FAULTY: "failed"}
+    made = data_dagster.instance.event_log_storage.get_asset_check_execution_history(xsd, limit=3)
+    assert {record.run_id for record in made} == {run_id}, "they stay when the run ends"
 
 
 def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     data.put(OTHER, specimens("2013-10-31.2", first=11))
+    data.put(FAULTY, {"H.2013-10-31.3.specimen.impc.xml": b"<nonsense/>"})
     data_dagster.session(data)
     # At once: the second in which the session ended is not over.
-    report = data_dagster.session(data, keys=[key_of(OTHER)], requested_by="ann")
-    told = [told_in(data_dagster, run_id) for run_id in report.run_ids]
+
+    def told_by_a_retry(key: str) -> list[dict[str, list[str]]]:
+        before = data_dagster.instance.get_runs_count()
+        data_dagster.session(data, keys=[key_of(key)], requested_by="ann")
+        runs = data_dagster.instance.get_runs()
+        return [told_in(data_dagster, run.run_id) for run in runs[: len(runs) - before]]
+
+    told = told_by_a_retry(OTHER)
     assert {partition for run in told for partitions in run.values() for partition in partitions} <= {OTHER, "H"}
     assert any(OTHER in partitions for run in told for partitions in run.values())
+    for place in (data.folder.path, data.settings.staging_directory):
+        (place / FAULTY).unlink()
+    assert not any(told_by_a_retry(FAULTY)), "what could not be fetched stays as it was"
 
 
 def test_a_failed_check_has_its_own_causes_beside_it_and_not_those_of_others(

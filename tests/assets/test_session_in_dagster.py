@@ -12,7 +12,6 @@ from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
-from dcc_assets.session_in_dagster import FinishedSession
 from dcc_dagster.event_recorder import EventRecorder
 from tests.support.asking import row_in, rows_in
 from tests.support.dagster_instances import Dagster, Heard
@@ -47,14 +46,14 @@ def put_all_kinds(installation: Installation) -> None:
     (folder.path / f"{WRONG_MD5}.md5").write_text("0" * 32 + "  H.2013-10-31.5.impc.zip\n")
 
 
-def run(installation: Installation, dagster: Dagster, heard: Heard) -> FinishedSession:
+def run(installation: Installation, dagster: Dagster, heard: Heard) -> None:
     listeners = Listeners(heard.crawls.append, heard.zips.append)
-    return dagster.session(installation, until=Phase.XSD, listeners=listeners)
+    dagster.session(installation, until=Phase.XSD, listeners=listeners)
 
 
 def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, dagster: Dagster, heard: Heard) -> None:
     put_all_kinds(installation)
-    report = run(installation, dagster, heard)
+    run(installation, dagster, heard)
 
     assert installation.states() == {
         GOOD: "xsd done",
@@ -84,12 +83,12 @@ def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, 
     assert {crawl.source_id for crawl in heard.crawls} == {1}
     assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
     runs = dagster.instance.get_runs()
-    assert [run.tags[SESSION_TAG] for run in runs] == [str(report.session_id)] * 2
+    number, finished = row_in(installation.tracker, select(CrawlingSession.id, CrawlingSession.finish_time))
+    assert finished is not None
+    assert [run.tags[SESSION_TAG] for run in runs] == [str(number)] * 2
     assert {run.tags[STARTED_BY_TAG] for run in runs} == {"dcc crawl"}
     shown = {key for run in runs for key in run.tags if not key.startswith(".dagster/")}
     assert shown == {SESSION_TAG, STARTED_BY_TAG}
-    number, finished = row_in(installation.tracker, select(CrawlingSession.id, CrawlingSession.finish_time))
-    assert (number, finished is not None) == (report.session_id, True)
     _failed_checks_name_the_zip_the_documents_and_the_lines(dagster, heard)
 
 
@@ -127,13 +126,13 @@ def test_a_zip_that_is_right_again_turns_its_check_green(
     assert dagster.checks(XSD) == {INVALID: "failed"}
 
     folder.put(INVALID, specimens(stem="2013-10-31.3"), modified=1_500_000_000)
-    report = run(installation, dagster, heard)
+    run(installation, dagster, heard)
 
     assert installation.states() == {INVALID: "xsd done"}
     assert dagster.checks(XSD) == {INVALID: "passed"}
     assert dagster.materialised("validated_documents") == {INVALID}
     target = dagster.evaluation(XSD, INVALID).target_materialization_data
-    assert target.run_id == report.run_ids[-1]
+    assert target.run_id == dagster.instance.get_runs()[0].run_id
 
 
 @pytest.mark.parametrize("error", [SessionLostError, TrackerUnreachableError])

@@ -16,7 +16,9 @@ from dagster import RunsFilter
 from pydantic import SecretStr
 
 from benchmarks.replay import rows
+from dcc.errors import SessionLostError
 from dcc.qc.database import open_qc_database
+from dcc.session.batches.worker_results import SessionWorkerResults
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
 from dcc_assets.batches import BATCHES_JOB, workers_of
@@ -32,7 +34,8 @@ from tests.support.dagster_instances import put_prepared
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
-from tests.support.process_trees import command_lines
+from tests.support.process_trees import command_lines, descendants
+from tests.support.raising import raising
 from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
@@ -317,9 +320,13 @@ def test_a_run_whose_values_workers_do_not_have_prepares_archives_by_itself(
 ) -> None:
     monkeypatch.setenv("DCC_HOME", f"{tmp_path}")
     monkeypatch.setenv("DCC_EXECUTOR", "multiprocess")
-    workers = workers_of(change(load_settings()))
+    workers, before = workers_of(change(load_settings())), descendants(os.getpid())
     if left_out is None:
         assert workers is not None
+        results = SessionWorkerResults(ObjectStore(load_settings()), 1, tmp_path / "scratch", "")
+        with pytest.raises(SessionLostError):
+            workers.run(results, ["batch"], raising(SessionLostError("It is over while workers are at work.")))
+        assert descendants(os.getpid()) == before
     else:
         assert workers is None
         assert f"Workers do not have this run's {left_out}: it prepares archives by itself" in caplog.text

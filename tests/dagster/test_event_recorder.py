@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
+from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey, DagsterInstance, EventLogEntry
 
 from dcc.errors import DagsterStorageError
 from dcc_dagster.event_recorder import EventRecorder, RunStep
@@ -52,6 +52,8 @@ def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -
     history = dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10)
     told(dagster, PartitionReport("bad", (), (verdict(True, always=False),)))
     assert dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10) == history
+    told(dagster, *(PartitionReport("mended", (), (verdict(passed, always=not passed),)) for passed in (False, True)))
+    assert dagster.checks(CHECK) == {"bad": "passed", "mended": "passed"}, "failed in the same batch"
 
 
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
@@ -150,11 +152,21 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
     shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
     assert shown == {"good": False, "bad": True, "source": False}
 
+    events = PartitionEvents(dagster.instance, explain=raising(OSError("cannot be explained")))
+    with EventRecorder(dagster.instance, STEP, events) as recorder:
+        recorder.record([replace(bad, partition="worse")])
+    assert dagster.checks(CHECK)["worse"] == "failed"
 
-def test_a_partition_with_several_failed_checks_begins_with_all_of_them_and_who_acts_on_each(dagster: Dagster) -> None:
+
+def test_what_centres_wrote_is_legible_where_pages_read_markdown(dagster: Dagster) -> None:
+    told(dagster, PartitionReport("one", (), (replace(verdict(False), description="<mouse> [x](y)\n*z*"),)))
+    assert dagster.evaluation(CHECK, "one").description == r"‹mouse› \[x\](y) \*z\*"
+
+
+def test_a_partition_with_several_failed_checks_begins_with_the_worst_and_who_acts_on_each(dagster: Dagster) -> None:
     failed = [
+        CheckVerdict(OTHER, False, "more", {"Who acts": "DCC"}, severity=AssetCheckSeverity.WARN),
         replace(verdict(False), metadata={"reason": "why", "Who acts": "centre"}),
-        CheckVerdict(OTHER, False, "more", {"reason": "more", "Who acts": "DCC"}),
     ]
     told(dagster, PartitionReport("one", (), failed))
     shown = dagster.metadata(ASSET.to_user_string(), "one")

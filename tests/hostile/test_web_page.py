@@ -49,6 +49,7 @@ def untouched(page: ServedPage) -> Iterator[None]:
 
 
 Headers = dict[str, str]
+NAVIGATES = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 REFUSED: list[tuple[str, str, Headers, int]] = [
     # A mutation in an address, which a picture, a link or a redirect asks for.
     ("GET", GRAPHQL_LAUNCH, {}, 405),
@@ -74,7 +75,7 @@ REFUSED: list[tuple[str, str, Headers, int]] = [
     ("POST", "/graphql", {**JSON, "Origin": "chrome-extension://abcdef"}, 403),
     ("POST", "/graphql", {**JSON, "Sec-Fetch-Site": "cross-site"}, 403),
     ("POST", "/graphql", {**JSON, "Sec-Fetch-Site": "same-site"}, 403),
-    ("POST", "/graphql", {**JSON, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+    ("POST", "/graphql", {**JSON, "Sec-Fetch-Site": "cross-site", **NAVIGATES}, 403),
     ("OPTIONS", "/graphql", {"Origin": FOREIGN, "Access-Control-Request-Method": "POST"}, 403),
     ("GET", "/dcc/reports", {"Origin": FOREIGN}, 403),
     ("GET", "/dcc/reports", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
@@ -119,7 +120,7 @@ def test_programs_without_a_browser_and_the_page_itself_are_answered(page: Serve
         assert (answer.status, "version" in json.load(answer)["data"]) == (200, True)
     for host in ("localhost", "LOCALHOST:80", "127.0.0.1", "127.1.2.3:4", "[::1]:3000", "localhost."):
         assert page.send("GET", "/server_info", {"Host": host}).status == 200, host
-    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    link = {"Sec-Fetch-Site": "cross-site", **NAVIGATES}
     assert page.send("GET", "/dcc/reports", link).status == 200
 
 

@@ -124,9 +124,12 @@ def test_a_due_source_is_crawled_by_its_group_where_that_has_an_interval(
 ) -> None:
     monkeypatch.setenv("DCC_GROUP_INTERVALS", "europe=0 */2 * * *")
     in_writing(grouped.tracker, change_source, 2, every="6h")
-    assert requested(due_sources, instance).tags == {SCHEDULED_TAG: "yes"}
+    of_all = requested(due_sources, instance)
+    assert of_all.tags == {SCHEDULED_TAG: "yes"}
     in_writing(grouped.tracker, change_source, 1, every="6h")
-    assert requested(due_sources, instance).tags == {SCHEDULED_TAG: "yes", GROUP_TAG: EUROPE}
+    of_europe = requested(due_sources, instance)
+    assert of_europe.tags == {SCHEDULED_TAG: "yes", GROUP_TAG: EUROPE}
+    assert of_europe.run_key != of_all.run_key
 
 
 @pytest.fixture

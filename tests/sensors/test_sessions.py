@@ -39,7 +39,8 @@ from dcc_dagster import run_processes
 from dcc_dagster.instance import open_instance
 from dcc_dagster.run_processes import PROCESS_TAG, STARTED_TAG, process_tag, showing_life
 from dcc_resources.code_location import platform_resources
-from dcc_sensors.schedules import crawl_schedules
+from dcc_sensors.notifications import overdue
+from dcc_sensors.schedules import crawl_schedules, refresh_reference
 from dcc_sensors.sessions import changes_beside_sessions, due_sources, new_zips, retry_failed_downloads, valid_documents
 from tests.support.asking import execute_in, in_writing, row_in
 from tests.support.dagster_instances import looked, set_environment
@@ -416,10 +417,9 @@ def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
 ) -> None:
     monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DCC_TRACKER_URL", raising=False)
-    assert "dcc init" in str(asked(new_zips, instance))
-    assert "dcc init" in str(asked(retry_failed_downloads, instance))
-    assert "dcc init" in str(asked(valid_documents, instance))
-    assert "dcc init" in str(asked(changes_beside_sessions, instance))
+    for one in (new_zips, retry_failed_downloads, due_sources, valid_documents, changes_beside_sessions, overdue):
+        assert "dcc init" in str(asked(one, instance))
+    assert "dcc init" in looked(refresh_reference).skip_message
     assert not (tmp_path / "home").exists()
 
 
@@ -453,6 +453,10 @@ def test_valid_documents_are_asked_for_once_in_the_session_that_validated_them_a
     valid.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
     valid.base.crawl()
     assert asked(valid_documents, instance) == "The waiting submissions are processed first."
+    # One that waits longer, here for room on the disk, holds up no document.
+    valid.base.with_settings(min_free_bytes=10**18).run_session(crawl=False)
+    assert requested(new_zips, instance)
+    assert requested(valid_documents, instance)
     valid.take_up()
     assert asked(valid_documents, instance) == "No document is waiting."
 

@@ -29,7 +29,7 @@ from dcc.settings import Settings
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import show_changes
 from dcc_assets.runs import ready_made
-from dcc_assets.session_in_dagster import FinishedSession, run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.dagster_database import init_dagster_database, open_dagster_database
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
@@ -37,6 +37,10 @@ from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from tests.support.data_installations import DataInstallation
 from tests.support.environments import of_installation
 from tests.support.installations import Installation
+
+_OF_SESSIONS = "Links, seconds, transfer seconds, bytes per second, new archives, refused archives, procedures"
+ONLY_OF_SESSIONS = set(_OF_SESSIONS.split(", "))
+"""Metadata that are not recorded, or not as exactly."""
 
 
 def looked(automation: SensorDefinition | ScheduleDefinition, instance: DagsterInstance | None = None) -> Any:
@@ -55,9 +59,9 @@ class Dagster:
 
     instance: DagsterInstance
 
-    def session(self, of: Installation | DataInstallation, **wanted: Any) -> FinishedSession:
+    def session(self, of: Installation | DataInstallation, **wanted: Any) -> None:
         """A session of an installation, which is shown here; `wanted` is what a SessionRequest may have."""
-        return run_session(of.settings, of.tracker, self.instance, SessionRequest(**wanted))
+        run_session(of.settings, of.tracker, self.instance, SessionRequest(**wanted))
 
     def materialised(self, asset: str) -> set[str]:
         return self.instance.get_materialized_partitions(AssetKey(asset))
@@ -70,6 +74,16 @@ class Dagster:
         return {
             name: [dict(row.data) for row in value.records] if hasattr(value, "records") else value.value
             for name, value in record.asset_materialization.metadata.items()
+        }
+
+    def facts(self, *assets: str) -> dict[tuple[str, str], dict[str, Any]]:
+        """The metadata of all partitions of these assets, without those that only a session knows."""
+        return {
+            (asset, partition): {
+                name: value for name, value in self.metadata(asset, partition).items() if name not in ONLY_OF_SESSIONS
+            }
+            for asset in assets
+            for partition in self.materialised(asset)
         }
 
     def checks(self, check: AssetCheckKey) -> dict[str | None, str]:

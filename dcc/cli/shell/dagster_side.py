@@ -40,7 +40,7 @@ Instance = Any
 class DagsterSide(Protocol):
     """The functions of `dcc_assets.commands`, which documents them and what they raise."""
 
-    def run_session(self, settings: Settings, tracker: Engine, instance: Instance, request: SessionRequest) -> object:
+    def run_session(self, settings: Settings, tracker: Engine, instance: Instance, request: SessionRequest) -> None:
         """Crawl and process, or process submissions again, as a session, which `request` tells the listeners of."""
 
     def workers_of(self, settings: Settings) -> Workers | None:

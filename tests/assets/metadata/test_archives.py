@@ -70,6 +70,8 @@ def test_an_unfetched_archive_is_shown_with_the_reason_and_fails_no_check() -> N
     assert report.materialised[0].metadata["held"] == "It lies elsewhere."
 
 
+ODD = document("odd.xml", Phase.XML_NAME, Status.FAILED)
+WAITING = document("fine.xml", Phase.XML_NAME, Status.DONE)
 PASSED = dict.fromkeys(("zip_name", "download", "zip_md5", "unzip", "xml_name", "xsd"), True)
 
 
@@ -80,6 +82,7 @@ PASSED = dict.fromkeys(("zip_name", "download", "zip_md5", "unzip", "xml_name", 
         (outcome(Phase.ZIP_NAME, Status.FAILED, source=None), 0, "zip_name", 0),
         (outcome(Phase.ZIP_MD5, Status.FAILED), 0, "zip_md5", 0),
         (outcome(Phase.UNZIP, Status.FAILED), 1, "unzip", 3),
+        (outcome(Phase.XML_NAME, Status.FAILED, documents=(ODD, WAITING)), 2, "xml_name", 4),
     ],
 )
 def test_an_archive_that_failed_got_so_far(ended: SubmissionOutcome, assets: int, failed: str, passed: int) -> None:
@@ -129,6 +132,7 @@ def test_a_download_that_failed_gives_the_last_reason_and_lists_all() -> None:
         {"error": "SourceTimeoutError", "message": "last"},
     ]
     assert verdict.metadata["phase"] == "download"
+    assert verdict.kinds == {"LoginRefusedError", "SourceTimeoutError"}
 
 
 def test_documents_that_failed_come_first_and_only_their_errors_are_listed() -> None:
@@ -144,6 +148,8 @@ def test_documents_that_failed_come_first_and_only_their_errors_are_listed() -> 
         {"document": "bad.xml", "line": 7, "column": 3, "message": "wrong"},
         {"document": "cut.xml", "line": 9, "column": "", "message": "ends early"},
     ]
+    _, told, _ = shown(archive_report(outcome(Phase.XML_NAME, Status.FAILED, documents=(ODD, *documents)), STAGING))
+    assert told == {"xml_name": False, "xsd": False}
 
 
 def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
@@ -178,8 +184,10 @@ def test_what_is_being_uploaded_is_beside_the_listing() -> None:
 
 def test_the_name_of_an_archive_that_was_found_is_accepted_or_refused_and_nothing_was_tried() -> None:
     refused = SubmissionKey(Action.ADD, "bad name.zip")
-    found = replace(crawl(CrawlOutcome.OK), new_zips=(KEY,), refused_zips=((refused, "It has a blank."),))
-    accepted, failed = found_archive_reports(found, STAGING)
+    found = replace(
+        crawl(CrawlOutcome.OK), accepted_zips=(KEY,), new_zips=(refused,), refused_zips=((refused, "It has a blank."),)
+    )
+    failed, accepted = found_archive_reports(found, STAGING)
     assert shown(accepted) == (["zip_actions"], {}, {"zip_name": True})
     assert accepted.verdicts[0].description == f"{KEY.file_name} follows the naming convention."
     assert shown(failed) == ([], {"zip_name": False}, {})

@@ -60,12 +60,18 @@ JUDGED = document("data done")
 WARNED = document("data done", finding("X2", Severity.WARNING))
 UNCHECKED = document("data done", finding("reference", Severity.UNCHECKED))
 FAULTY = document("data failed", finding("E4", Severity.ERROR), finding("P3", Severity.FATAL))
+HELD, WITHDRAWN = document("upload pending", held=True), document("upload cancelled")
+JUDGEMENT_LEFT_OUT = document("qc pending", left_out=(Phase.DATA,))
+WITHOUT_CONTEXTS = document("context cancelled", left_out=(Phase.CONTEXT,))
 IN_UPLOAD = [
     ("upload done", [UPLOADED], ["uploaded_data"], {}, {"upload"}),
     ("xsd failed", [UPLOADED], [], {}, set()),
     ("upload failed", [UPLOADED, NOT_UPLOADED], [], {"upload": "ERROR"}, set()),
-    ("upload pending", [document("upload pending", held=True)], [], {"upload": "WARN"}, set()),
-    ("upload cancelled", [document("upload cancelled")], [], {"upload": "WARN"}, set()),
+    ("upload pending", [HELD], [], {"upload": "WARN"}, set()),
+    ("upload cancelled", [WITHDRAWN], [], {"upload": "WARN"}, set()),
+    ("upload cancelled", [UPLOADED], [], {}, set()),
+    ("context cancelled", [WITHOUT_CONTEXTS], ["uploaded_data"], {}, {"upload"}),
+    ("data failed", [UPLOADED, FAULTY], ["uploaded_data"], {}, {"upload"}),
 ]
 IN_DATA = [
     ("data done", [JUDGED], ["data_integrity"], {}, EVERY_GROUP),
@@ -79,18 +85,28 @@ IN_DATA = [
         EVERY_GROUP - {"experiments", "procedures"},
     ),
     ("upload failed", [JUDGED, NOT_UPLOADED], [], {}, set()),
+    ("qc pending", [JUDGEMENT_LEFT_OUT], [], dict.fromkeys(EVERY_GROUP, "WARN"), set()),
+    ("upload cancelled", [JUDGED, WITHDRAWN], [], {}, EVERY_GROUP),
+    ("data running", [JUDGED, document("data running")], [], {}, set()),
+    ("context cancelled", [WITHOUT_CONTEXTS], ["data_integrity"], {}, EVERY_GROUP),
 ]
 IN_QC = [
     ("qc pending", [document("qc pending")], ["qc"], {}, set()),
     ("data failed", [document("qc done")], [], {}, set()),
 ]
+IN_CONTEXT = [("context cancelled", [WITHOUT_CONTEXTS], ["qc"], {}, set())]
 
 
 @pytest.mark.parametrize(
     ("reached", "state", "documents", "assets", "failed", "passed"),
     [
         (phase, *case)
-        for phase, cases in ((Phase.UPLOAD, IN_UPLOAD), (Phase.DATA, IN_DATA), (Phase.QC, IN_QC))
+        for phase, cases in (
+            (Phase.UPLOAD, IN_UPLOAD),
+            (Phase.DATA, IN_DATA),
+            (Phase.CONTEXT, IN_CONTEXT),
+            (Phase.QC, IN_QC),
+        )
         for case in cases
     ],
 )
@@ -152,11 +168,63 @@ def test_what_could_not_be_checked_is_counted_with_an_example_also_beside_warnin
     assert verdict.description.endswith("What P3 found. (P3)")
     assert [row.data["rule"] for row in verdict.metadata["rules"].records] == ["P2", "P3"]  # type: ignore[union-attr]
 
+    other = document("data failed", finding("P3", Severity.FATAL), finding("P1", Severity.UNCHECKED))
+    failed = {v.check.name: v for v in report(Phase.DATA, "data failed", FAULTY, other).verdicts if not v.passed}
+    assert str(failed["experiments"].description).startswith("1 error in 1 of 2 documents.")
+    assert failed["procedures"].metadata["Who acts"] == "centre"
 
-def test_a_failed_upload_gives_its_reason() -> None:
-    made = report(
-        Phase.UPLOAD,
-        "upload failed",
-        document("upload failed", reason="The element <x> is too deep."),
-    )
-    assert "1 of 1 document could not be uploaded. First: The element <x> is too deep." in made.verdicts[0].description
+    (said,) = {v.description for v in report(Phase.DATA, "data done", JUDGED).verdicts}
+    assert said == "No findings."
+
+
+def test_what_was_uploaded_and_waits_for_quality_control_is_counted() -> None:
+    uploaded = document("upload done", said={"specimens": 2, "lines": 0}, late=True)
+    shown = report(Phase.UPLOAD, "upload done", uploaded, UPLOADED).materialised[0].metadata
+    assert (shown["documents"], shown["specimens"], "lines" in shown) == (2, 2, False)
+    assert len(shown["late"].records) == 1  # type: ignore[union-attr]
+    waiting = report(Phase.QC, "qc pending", document("qc pending"), document("qc done"), WITHDRAWN)
+    assert waiting.materialised[0].metadata["documents waiting"] == 1
+
+
+def test_contexts_are_shown_on_a_submission_only_where_they_are_left_out() -> None:
+    built = SubmissionData(KEY, "H", Phase.CONTEXT, *state_of("context done"), (JUDGED,), 1.0, datetime(2026, 11, 21))
+    assert data_report(built) is None
+
+
+DEEP = document("upload failed", finding("E4", Severity.ERROR), reason="The element <x> is too deep.")
+BY_A_RULE = document("upload failed", finding("E4", Severity.ERROR))
+UPLOAD_LEFT_OUT = document("upload cancelled", left_out=(Phase.UPLOAD,))
+
+
+@pytest.mark.parametrize(
+    ("documents", "said", "who", "kinds"),
+    [
+        (
+            [DEEP, HELD],
+            "1 of 2 documents could not be uploaded. First: The element <x> is too deep. To be confirmed with "
+            "`dcc data confirm`: 1 of 2 documents.",
+            "centre",
+            {"E4"},
+        ),
+        (
+            [BY_A_RULE],
+            "1 of 1 document could not be uploaded. First: H.2013-10-31.1.experiment.impc.xml, line 7: What E4 found. "
+            "(E4)",
+            "centre",
+            {"E4"},
+        ),
+        (
+            [WITHDRAWN, UPLOAD_LEFT_OUT],
+            "Withdrawn with `dcc data undo`: 1 of 2 documents. Cancelled for 1 document. The step upload is left out "
+            "for this file source or group of centres (DCC_LEFT_OUT_STEPS).",
+            "nobody",
+            set(),
+        ),
+    ],
+)
+def test_what_was_not_uploaded_is_said_with_the_reason_and_who_acts(
+    documents: list[DocumentData], said: str, who: str, kinds: set[str]
+) -> None:
+    (verdict,) = report(Phase.UPLOAD, "upload failed", *documents).verdicts
+    assert (verdict.description, verdict.metadata["Who acts"]) == (said, who)
+    assert verdict.kinds == kinds | {"InternalFaultError", "StagedDocumentLostError"}

@@ -182,10 +182,9 @@ def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(shown: Shown) ->
     status, headers, body = ask("/dcc/pictures/centre/H/1.png")
     assert (status, headers["content-type"]) == (200, "image/png")
     assert body.startswith(b"\x89PNG")
-    assert ask("/dcc/pictures/centre/H/1000.png")[:2] == (
-        200,
-        headers | {"content-type": "image/svg+xml", "content-length": "62"},
-    )
+    for number in (0, 1000):
+        answer = ask(f"/dcc/pictures/centre/H/{number}.png")[:2]
+        assert answer == (200, headers | {"content-type": "image/svg+xml", "content-length": "62"})
 
 
 def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(

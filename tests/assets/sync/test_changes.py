@@ -1,21 +1,33 @@
 """What people change beside sessions, and what was lost, is shown too: by a look, a session, or a rebuild."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from dagster import AssetKey, DagsterRunStatus
-from sqlalchemy import update
+from sqlalchemy import literal, update
 
+from dcc.databases.columns import UtcDateTime
 from dcc.errors import DagsterStorageError
+from dcc.qc.apply.upload_lock import lock_centres
+from dcc.qc.contexts.listings import ContextFilter
+from dcc.qc.contexts.states import decide_on_contexts
 from dcc.qc.models import CONTEXT, SNAPSHOT
+from dcc.runtime.clock import utc_now
 from dcc.session.data import data_session
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.rechecks import recheck
+from dcc.tracker.models import ZipAction
+from dcc.vocabulary import ContextEvent
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.sync import changes
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark
 from dcc_dagster.event_recorder import EventRecorder
 from tests.assets.test_data_session import EXPERIMENT_CHECK, run
 from tests.support.asking import execute_in
 from tests.support.dagster_instances import Dagster, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import only_mariadb
 from tests.support.installations import until_the_next_second
 from tests.support.raising import raising
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
@@ -42,6 +54,47 @@ def test_quality_control_that_is_done_is_shown(shown: Shown) -> None:
     show(shown.data, shown.dagster)
     assert len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records) == events
     assert DATA_SHOWN.read(shown.dagster.instance) == before
+
+
+def test_a_change_within_a_second_that_is_shown_already_is_shown(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = utc_now()
+    monkeypatch.setattr(changes, "utc_now", lambda: second)
+    all_changed = update(ZipAction).values(last_update=literal(second, UtcDateTime()))
+    execute_in(shown.data.tracker, all_changed)
+    show(shown.data, shown.dagster)
+    events = len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records)
+    show(shown.data, shown.dagster)
+    assert len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records) == events
+    finish_quality_control(shown.data)
+    execute_in(shown.data.tracker, all_changed)
+    show(shown.data, shown.dagster)
+    assert shown.dagster.metadata("qc", GOOD)["status"] == "done"
+
+
+def test_changes_since_a_clock_was_put_back_are_shown(shown: Shown) -> None:
+    ahead = (utc_now() + timedelta(days=1)).isoformat()
+    DATA_SHOWN.write(shown.dagster.instance, replace(DATA_SHOWN.read(shown.dagster.instance), zips=ahead))
+    finish_quality_control(shown.data)
+    show(shown.data, shown.dagster)
+    assert shown.dagster.metadata("qc", GOOD)["status"] == "done"
+
+
+@only_mariadb
+def test_contexts_are_shown_again_while_an_upload_is_open(data: DataInstallation, data_dagster: Dagster) -> None:
+    """It has ids already, lower than those of changes that are committed before it."""
+
+    def watermark() -> int:
+        show(data, data_dagster)
+        return DATA_SHOWN.read(data_dagster.instance).contexts
+
+    data.put(GOOD, specimens(), experiments())
+    data.run()
+    before = watermark()
+    decide_on_contexts(data.qc, ContextEvent.DONE, ContextFilter(), author="wrangler", reason="Looked at.")
+    with data.qc.begin() as upload:
+        lock_centres(upload, ["H"])
+        assert watermark() == before
+    assert watermark() > before
 
 
 def test_a_submission_that_was_withdrawn_is_shown_in_yellow(shown: Shown) -> None:

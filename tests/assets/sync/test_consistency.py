@@ -19,6 +19,8 @@ from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import FAULTY, GOOD, HELD, INVALID, MISNAMED
 
+DOCUMENT_ASSETS = ("zip_downloads", "validated_documents", "uploaded_data", "data_integrity", "qc")
+
 
 @pytest.fixture
 def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
@@ -39,6 +41,7 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
         return {(one.rule, one.subject) for one in check_events(data.tracker, data.settings, instance)}
 
     assert found() == set()
+    facts = Dagster(shown).facts(*DOCUMENT_ASSETS)
 
     _evaluate(shown, GOOD, passed=False)
     assert found() == {("C22", GOOD)}, "a check fails for what is fine"
@@ -62,6 +65,7 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
     report = rebuild_instance(data.settings, data.tracker, shown)
     assert (report.zip_actions, report.failed) == (4, 3)
     assert found() == set(), "all is shown again"
+    assert Dagster(shown).facts(*DOCUMENT_ASSETS) == facts
 
     elsewhere = {"home": data.settings.home / "elsewhere", "dagster_url": None}
     with open_instance(data.settings.model_copy(update=elsewhere)) as new:

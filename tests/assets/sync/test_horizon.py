@@ -5,13 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance
+from dagster import DagsterEventType, DagsterInstance
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.submission_lists import find_submissions
 from dcc_assets.graph import CHECK_OF_PHASE
@@ -123,6 +125,11 @@ def test_a_first_showing_and_a_rebuild_show_no_more_than_is_kept(data: DataInsta
         report = rebuild_instance(settings, data.tracker, instance)
         assert (partitions(Dagster(instance)), shown(Dagster(instance))) == first
         assert (report.zip_actions, report.failed) == (4, 2)
+        runs = instance.get_runs_count()
+        Dagster(instance).session(data.with_settings(**KEPT))
+        added = instance.get_runs()[: instance.get_runs_count() - runs]
+        told = [instance.all_logs(run.run_id, of_type=DagsterEventType.ASSET_MATERIALIZATION) for run in added]
+        assert sum(map(len, told)) == 1, "the source alone: the next session knows what is shown"
 
         rebuild_instance(data.settings, data.tracker, instance)
         assert partitions(Dagster(instance)) == {*ZIPS, *FAILED}, "more are kept"
@@ -135,7 +142,12 @@ def test_an_archiving_that_was_killed_is_finished_by_the_next(
     put(data, ZIPS)
     data_dagster.session(data)
     age(data)
-    settings = data.with_settings(**KEPT).settings
+    settings = data.with_settings(**KEPT, groups="europe=H;america=J").settings
+    with (
+        open_session(data.tracker, settings, SessionRequest(group="europe")) as session,
+        open_session(data.tracker, settings, SessionRequest(group="america")),
+    ):
+        assert archive_older(data_dagster.instance, data.tracker, settings, session=session) == 0, "the other does it"
 
     with monkeypatch.context() as patch:
         patch.setattr(horizon, "remove_partitions", raising(RuntimeError("killed")))

@@ -69,6 +69,8 @@ def test_machines_in_other_time_zones_tell_it_once(
     for zone in ("UTC-14", "UTC+13"):
         in_time_zone(zone)
         assert not show_overdue(dagster.instance, installation.tracker, installation.settings), zone
+    monkeypatch.setattr(overdue, "utc_now", lambda: noon + timedelta(days=1))
+    assert show_overdue(dagster.instance, installation.tracker, installation.settings), "another day"
 
 
 def test_when_a_source_is_crawled_and_who_paused_it_is_on_its_partition(

@@ -9,10 +9,12 @@ import pytest
 from dcc.errors import DagsterStorageError, SessionActiveError, TrackerUnreachableError
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase
-from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
+from dcc.tracker.register.file_sources import change_source
+from dcc_assets.graph import CHECK_OF_PHASE, CRAWL_OVERDUE, REACHABLE
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.assets.test_session_in_dagster import ALL, INVALID, put_all_kinds
+from tests.support.asking import in_writing
 from tests.support.dagster_instances import Dagster, lose_instance
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -26,12 +28,14 @@ def shown(dagster: Dagster) -> dict[str, object]:
     return {
         "partitions": [sorted(dagster.instance.get_dynamic_partitions(n)) for n in ("file_sources", "zip_actions")],
         "materialised": {asset: dagster.materialised(asset) for asset in ASSETS},
-        "checks": {check: dagster.checks(check) for check in (REACHABLE, *CHECK_OF_PHASE.values())},
+        "checks": {check: dagster.checks(check) for check in (REACHABLE, CRAWL_OVERDUE, *CHECK_OF_PHASE.values())},
+        "facts": dagster.facts("file_source_listings", "xml_documents", "validated_documents"),
     }
 
 
 def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
     put_all_kinds(installation)
+    in_writing(installation.tracker, change_source, 1, every="6h")
     lost = installation.add_folder("J", "lost")
     shutil.rmtree(lost.path)
     with open_instance(installation.settings) as instance:

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 
 import pytest
 from dagster import AssetKey, DagsterInstance
@@ -9,6 +10,7 @@ from dagster._core.event_api import AssetRecordsFilter
 from sqlalchemy import insert, select, update
 
 from dcc.operations.session_work import open_session
+from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
@@ -22,7 +24,7 @@ from tests.support.asking import execute_in, in_writing, value_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import INVALID, MISNAMED
-from tests.support.installations import until_the_next_second
+from tests.support.installations import Installation, until_the_next_second
 
 PATIENCE = 120
 EUROPE, AMERICA = "europe", "america"
@@ -47,10 +49,10 @@ def times_materialised(instance: DagsterInstance, asset: str, partition: str) ->
     return len(instance.fetch_materializations(wanted, limit=10).records)
 
 
-def shown(grouped: DataInstallation, archives: list[str]) -> list[list[int]]:
-    """How often each asset of each archive is materialised."""
+def shown(grouped: DataInstallation, partitions: Sequence[str], assets: Sequence[str] = ASSETS) -> list[list[int]]:
+    """How often each asset of each archive, or of each centre, is materialised."""
     with open_instance(grouped.settings) as instance:
-        return [[times_materialised(instance, asset, archive) for asset in ASSETS] for archive in archives]
+        return [[times_materialised(instance, asset, partition) for asset in assets] for partition in partitions]
 
 
 def session(grouped: DataInstallation, group: str | None, listeners: Listeners = NOBODY) -> None:
@@ -76,14 +78,12 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(g
             assert not within.is_alive()
 
     session(grouped, EUROPE, Listeners(on_submission=other_session))
-    once = shown(grouped, [*OF_EUROPE, *OF_AMERICA])
     assert is_all_shown(grouped)
-    assert once[:2] == once[2:]
-    assert all(times > 0 for archive in once for times in archive)
     until_the_next_second()
     for group in (EUROPE, AMERICA, None):
         session(grouped, group)
-    assert shown(grouped, [*OF_EUROPE, *OF_AMERICA]) == once
+    assert shown(grouped, [*OF_EUROPE, *OF_AMERICA]) == [[1] * len(ASSETS)] * 4
+    assert shown(grouped, ["H", "J"], ["contexts", "overviews"]) == [[1, 1]] * 2
 
 
 def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grouped: DataInstallation) -> None:
@@ -102,6 +102,20 @@ def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grou
     session(grouped, EUROPE)
     assert shown(grouped, OF_EUROPE) == shown(grouped, OF_AMERICA)
     assert is_all_shown(grouped)
+
+
+def test_what_a_killed_session_finished_is_shown_though_its_download_was_before(
+    installation: Installation, dagster: Dagster
+) -> None:
+    archive = "add/H.2013-10-31.1.impc.zip"
+    installation.add_folder().put(archive)
+    installation.run_session()
+    execute_in(installation.tracker, update(ZipAction).values(status_id=int(Status.RUNNING)))
+    dagster.session(installation, until=Phase.ZIP_NAME)
+    assert dagster.materialised("validated_documents") == set()
+    execute_in(installation.tracker, update(ZipAction).values(status_id=int(Status.DONE)))
+    dagster.session(installation, until=Phase.XSD)
+    assert dagster.materialised("validated_documents") == {archive}
 
 
 def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(grouped: DataInstallation) -> None:
@@ -130,12 +144,17 @@ def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(gro
         assert now_shown == times + more, newer
 
 
-def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(grouped: DataInstallation) -> None:
+@pytest.mark.parametrize(("groups", "group"), [(f"{EUROPE}=H;{AMERICA}=J", None), (f"{AMERICA}=H,J", AMERICA)])
+def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(
+    grouped: DataInstallation, groups: str, group: str | None
+) -> None:
+    """Of a centre that was added to a group, too, whatever that has shown since."""
     session(grouped, None)
     of_each = [OF_EUROPE[0], OF_AMERICA[0]]
     (*_, europe), (*_, america) = shown(grouped, of_each)
     finish_quality_control(grouped)
     session(grouped, AMERICA)
     assert [archive[-1] for archive in shown(grouped, of_each)] == [europe, america + 1]
-    session(grouped, None)
-    assert [archive[-1] for archive in shown(grouped, of_each)] == [europe + 1, america + 1]
+    session(grouped.with_settings(groups=groups), group)
+    (*_, now_europe), (*_, now_america) = shown(grouped, of_each)
+    assert (now_europe, now_america > america) == (europe + 1, True)
