@@ -12,6 +12,7 @@ from dcc.databases.schema import init_database
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.qc.database import open_qc_database
+from dcc.qc.judging.rejudging import documents_of_superseded_snapshots
 from dcc.reports.submissions.accepted import taken_submissions
 from dcc.session.data.document_queries import count_waiting
 from dcc.settings import Settings
@@ -57,3 +58,10 @@ def test_what_was_taken_of_archives_is_looked_up_by_their_names(database: Engine
     taken = plan(database, taken_submissions, KEYS)
     assert "ix_document_zip_file_zip_action" in taken
     assert "ix_document_state" not in taken
+
+
+@pytest.mark.parametrize("database", [open_qc_database], indirect=True)
+def test_documents_to_judge_again_are_looked_up_by_their_findings(database: Engine) -> None:
+    again = plan(database, documents_of_superseded_snapshots)
+    assert "ix_finding_snapshot_id" in again
+    assert "ix_document_state" not in again

@@ -171,11 +171,10 @@ def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[A
 
 def _noted(connection: Connection, za_ids: Any) -> Mapping[int, set[str]]:
     """Which of the kinds of entries that tell an outcome the documents of each submission have."""
-    entries = submissions_with_entries(za_ids).add_columns(AnException.short_name).distinct()
+    kinds = AnException.short_name.in_((HELD, DUPLICATE, *LEFT_OUT.values()))
+    entries = submissions_with_entries(za_ids).add_columns(AnException.short_name).where(kinds)
     found: dict[int, set[str]] = defaultdict(set)
-    for za_id, kind in connection.execute(
-        entries.where(AnException.short_name.in_((HELD, DUPLICATE, *LEFT_OUT.values())))
-    ):
+    for za_id, kind in connection.execute(entries.distinct()):
         found[za_id].add(kind)
     return found
 
