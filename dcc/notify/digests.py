@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, Select, select
 
 from dcc.notify.messages import NewsItem, NewsKind
 from dcc.outcomes import SubmissionKey
@@ -21,7 +21,7 @@ from dcc.reports.submissions.model import Outcome, SubmissionLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.submission_lines import submissions_of_session
 from dcc.settings import Settings
-from dcc.tracker.crawls import SessionEntry, list_sessions
+from dcc.tracker.crawls import list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_submissions import session_submission_ids, session_submissions
@@ -91,11 +91,12 @@ def collect_digests(
     sessions = list_sessions(connection, ids=[session_id])
     if not sessions:
         return []
+    touched = session_submission_ids(connection, sessions[0])
     # As reports do: the tracker alone does not tell whether any of the data were accepted.
     with qc_at_hand(settings) as (qc, _):
         lines = [
             line
-            for line in submissions_of_session(connection, sessions[0], qc)
+            for line in submissions_of_session(connection, sessions[0], touched, qc)
             if not line.needs_nobody
             and (
                 line.outcome not in _NO_NEWS
@@ -104,8 +105,8 @@ def collect_digests(
         ]
     if not lines:
         return []
-    of_centre = _by_centre(connection, sessions[0], lines)
-    md5s = _md5s(connection, sessions[0])
+    of_centre = _by_centre(connection, touched, lines)
+    md5s = _md5s(connection, touched)
     ids, proposals = centre_ids(connection), count_open(connection)
     return [
         Digest(
@@ -154,12 +155,13 @@ def _item(line: SubmissionLine, md5: str | None, session_id: int, centre_id: int
 
 
 def _by_centre(
-    connection: Connection, session: SessionEntry, lines: Sequence[SubmissionLine]
+    connection: Connection, touched: Select[Any], lines: Sequence[SubmissionLine]
 ) -> dict[str, list[SubmissionLine]]:
     """Each line with the centre in its archive's name or, without one, with the centres whose sources had it."""
     hosts: dict[SubmissionKey, tuple[str, ...]] = {}
     if any(line.centre is None for line in lines):
-        hosts = {zipped.key: zipped.hosts for zipped in session_submissions(connection, session)}
+        unnamed = ZipFile.centre_id.is_(None)
+        hosts = {zipped.key: zipped.hosts for zipped in session_submissions(connection, touched, unnamed)}
     found: dict[str, list[SubmissionLine]] = defaultdict(list)
     for line in lines:
         for code in (line.centre,) if line.centre is not None else hosts.get(line.key, ()):
@@ -167,9 +169,9 @@ def _by_centre(
     return found
 
 
-def _md5s(connection: Connection, session: SessionEntry) -> dict[SubmissionKey, str | None]:
-    """The MD5 of the archive of each submission of a session that was ever fetched."""
-    latest = newest_downloads(session_submission_ids(connection, session))
+def _md5s(connection: Connection, touched: Select[Any]) -> dict[SubmissionKey, str | None]:
+    """The MD5 of the archive of each submission of a query of ids that was ever fetched."""
+    latest = newest_downloads(touched)
     query = (
         select(*KEY, archive_md5().label("md5"))
         .select_from(ZipAction)

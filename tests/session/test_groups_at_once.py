@@ -23,7 +23,7 @@ from dcc.settings import Settings
 from dcc.tracker.crawls import list_open_sessions, list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipDownload
-from dcc.tracker.queries.session_submissions import session_submissions
+from dcc.tracker.queries.session_submissions import session_submission_ids, session_submissions
 from dcc.tracker.register import centres
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, DataInstallation, experiments, specimens
@@ -91,7 +91,8 @@ def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation)
     at_once, shown = without_order(grouped.ending()), overviews(grouped.qc)
     with grouped.tracker.connect() as connection:
         entries = list_sessions(connection)
-        zips = {entry.group: {one.centre for one in session_submissions(connection, entry)} for entry in entries}
+        touched = {entry.group: session_submission_ids(connection, entry) for entry in entries}
+        zips = {group: {one.centre for one in session_submissions(connection, ids)} for group, ids in touched.items()}
     assert {entry.outcome for entry in entries} == {"finished"}
     assert zips == {EUROPE: {"H"}, AMERICA: {"J"}}
     states = set(at_once["documents"].values())

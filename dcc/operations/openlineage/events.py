@@ -85,7 +85,7 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
 def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:
     (session,) = list_sessions(connection, ids=[session_id])
     addresses = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
-    latest = newest_downloads()
+    latest = newest_downloads(session_submission_ids(connection, session))
     query = (
         select(
             *KEY,
@@ -99,7 +99,6 @@ def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:
         .join(latest, latest.c.za_id == ZipAction.id)
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
         .join(FileSourceHasZip)
-        .where(ZipAction.id.in_(session_submission_ids(connection, session)))
         .order_by(ZipAction.id)
     )
     rows = connection.execute(query).all()

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from dcc.databases.list_parameters import IDS, rows_about
+from dcc.databases.list_parameters import IDS, only_compared, rows_about
 from dcc.naming import Action, DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rights import Rights
@@ -133,7 +133,7 @@ def same_document(
     It must be the one with `document_id`; None: one of the centre's deletions, whose entities are gone.
     """
     same = (DOCUMENT.c.md5 == document.md5) | (DOCUMENT.c.content_digest == content)
-    same &= DOCUMENT.c.state == DocumentState.APPLIED.value
+    same &= only_compared(DOCUMENT.c.state) == DocumentState.APPLIED.value
     if document_id is not None:
         which = DOCUMENT.c.id == document_id
     else:

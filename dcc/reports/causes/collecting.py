@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
+from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.outcomes import SubmissionKey
 from dcc.reports.causes.cause import Cause, Facts, count_causes
 from dcc.reports.causes.crawl_facts import crawl_facts
@@ -17,10 +18,11 @@ from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.settings import Settings
 from dcc.tracker.crawls import SessionEntry, require_session
-from dcc.tracker.decisions import acknowledged_keys
-from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
-from dcc.tracker.queries.session_submissions import session_submissions
+from dcc.tracker.decisions import acknowledged_keys, is_acknowledged
+from dcc.tracker.models import XmlLog, ZipAction, ZipActionLog, ZipFile, ZipLog
+from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.register.centres import centre_ids
+from dcc.tracker.submission_rows import KEY, submission_key_of
 
 Subject: TypeAlias = SubmissionKey | str | int
 """A submission, a centre by its code, or a session by its number."""
@@ -81,8 +83,11 @@ def _scope(tracker: Connection, subject: SubmissionKey | SessionEntry | str | No
     if isinstance(subject, SubmissionKey):
         return Scope(zips=[subject])
     if isinstance(subject, SessionEntry):
-        acknowledged = {*acknowledged_keys(tracker)}
-        return Scope(zips=[each.key for each in session_submissions(tracker, subject) if each.key not in acknowledged])
+        touched = session_submission_ids(tracker, subject)
+        query = select(ZipAction.id, *KEY).join(ZipFile).where(ZipAction.id.in_(touched), ~is_acknowledged())
+        rows = tracker.execute(query).all()
+        za_ids = numbers_in("of_scope").params(of_scope=as_json(row.id for row in rows))
+        return Scope(zips=list(map(submission_key_of, rows)), za_ids=za_ids)
     return Scope(centre=subject, acknowledged=acknowledged_keys(tracker))
 
 

@@ -33,7 +33,7 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.states import REFUSED
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, has_failed_as_whole, is_at, newest_downloads, of_host
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, LATEST_OF_SUBMISSION, has_failed_as_whole, is_at, of_host
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000
@@ -149,8 +149,7 @@ def _current(log: Any, condition: ColumnElement[bool]) -> Select[Any]:
         return _entries(log).where(
             condition, is_last, is_at(ZipAction, REFUSED), _KIND.not_in([ArchiveRemovedError.short_name()])
         )
-    latest = newest_downloads(select(ZipAction.id).join(ZipFile).where(condition))
-    query = _entries(log).join(latest, latest.c.download_id == ZipDownload.id)
+    query = _entries(log).where(condition, ZipDownload.id == LATEST_OF_SUBMISSION)
     if log is XmlLog:
         return query.where(DOCUMENTS_COUNT, XmlLog.cleared.is_(None), _IS_ERROR)
     ignored = and_(DOCUMENTS_COUNT, _KIND == _IGNORED)

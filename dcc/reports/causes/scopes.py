@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, case, func, not_, or_, select, true
 
 from dcc.databases.list_parameters import as_json, sorted_chunks, texts_in
 from dcc.naming import Action
@@ -21,12 +22,13 @@ class Scope:
     """The submissions of a centre, or some submissions, or all.
 
     A centre's are the archives named for it, and those on its file sources that are named for no registered centre.
-    Without `zips`, those on which nobody has to act are left out, such as `acknowledged` ones. `codes` are those of
-    the registered centres.
+    Without `zips`, those on which nobody has to act are left out, such as `acknowledged` ones. `za_ids` is a query of
+    the ids of many `zips`. `codes` are those of the registered centres.
     """
 
     centre: str | None = None
     zips: Sequence[SubmissionKey] | None = None
+    za_ids: Select[Any] | None = None
     acknowledged: Sequence[SubmissionKey] = ()
     codes: Sequence[str] = ()
 
@@ -39,7 +41,9 @@ class Scope:
 
 def submission_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
     """Conditions on `zip_action` joined with `zip_file`; together they select each submission of the scope once."""
-    if scope.zips is not None:
+    if scope.za_ids is not None:
+        yield ZipAction.id.in_(scope.za_ids)
+    elif scope.zips is not None:
         for action, names in _names_by_action(scope.zips):
             yield and_(ZipAction.todo_id == action, ZipFile.file_name.in_(names))
     else:

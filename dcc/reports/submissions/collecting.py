@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, Select, case, func, select
 
 from dcc.messages import Message, mark, message
 from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, NOTES, WAITS, Problem, SubmissionKey
@@ -57,13 +57,12 @@ from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlL
 from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
 from dcc.tracker.queries.session_submissions import (
     SessionSubmission,
-    session_document_states,
     session_entries,
     session_submission_ids,
     session_submissions,
     submissions_without_room,
 )
-from dcc.tracker.queries.state_counts import StateCount
+from dcc.tracker.queries.state_counts import StateCount, count_documents
 from dcc.tracker.queries.submission_stories import DownloadStory, SubmissionStory, submission_story
 from dcc.tracker.register.centres import list_centres, require_centre
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
@@ -188,7 +187,8 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
     troubled = session.outcome in FAILED_ENDS or any(crawl.error for crawl in session.crawls)
-    zips, causes = submissions_of_session(tracker, session, qc), find_causes(tracker, qc, session_id, settings)
+    touched = session_submission_ids(tracker, session)
+    zips, causes = submissions_of_session(tracker, session, touched, qc), find_causes(tracker, qc, session_id, settings)
     is_newest = is_newest_session(tracker, session)
     return SessionReport(
         session=session.id,
@@ -198,9 +198,9 @@ def collect_session(
         failed_step=session.failed_step,
         task_errors=tuple(task.comment for task in session.tasks if task.outcome == "failed" and task.comment),
         seconds=seconds_by_phase(session),
-        document_states=tuple(session_document_states(tracker, session)),
+        document_states=tuple(count_documents(tracker, touched)),
         sources_in_trouble=sum(crawl.error is not None for crawl in session.crawls),
-        sections=sections_of(tracker, session, settings.source_failure_limit, is_newest=is_newest),
+        sections=sections_of(tracker, session, touched, settings.source_failure_limit, is_newest=is_newest),
         proposals=sum(count_open(tracker).values()) if is_newest else 0,
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips, causes, troubled=troubled),
@@ -330,21 +330,21 @@ _MAX_ERRORS: Final = 3
 
 
 def sections_of(
-    connection: Connection, session: SessionEntry, failure_limit: int, *, is_newest: bool
+    connection: Connection, session: SessionEntry, touched: Select[Any], failure_limit: int, *, is_newest: bool
 ) -> tuple[Section, ...]:
     """The sections of a session's report that have anything, those that need somebody first.
 
-    `failure_limit` is that of DCC_SOURCE_FAILURE_LIMIT. Unless the session `is_newest`, those that tell what is now are
-    left out.
+    `touched` are the ids of its submissions, `failure_limit` is that of DCC_SOURCE_FAILURE_LIMIT. Unless the session
+    `is_newest`, those that tell what is now are left out.
     """
-    failed = [zipped for zipped in session_submissions(connection, session) if zipped.status is Status.FAILED]
+    failed = session_submissions(connection, touched, ZipAction.status_id == Status.FAILED)
     names = {entry.short_name: entry.full_name for entry in list_centres(connection)}
-    waiting = submissions_that_wait(connection, session_submission_ids(connection, session)).values()
+    waiting = submissions_that_wait(connection, touched).values()
     no_room = submissions_without_room(connection) if is_newest else []
     without_room = [(key, Problem(NO_ROOM, reason)) for key, reason in no_room]
     findings = [Note((Problem(one.kind, one.public),), 1) for one in session_findings(connection, session.id)]
     alone = _left_alone(connection, session, failure_limit) if is_newest else []
-    held, late = (session_entries(connection, session, [kind]) for kind in (HELD, LATE))
+    held, late = (session_entries(connection, touched, [kind]) for kind in (HELD, LATE))
     found: dict[Noted, tuple[Iterable[Note], int]] = {
         Noted.FAILED: ((_failure(connection, zipped, names) for zipped in failed[:_MAX_NOTES]), len(failed)),
         Noted.WITHOUT_ROOM: ((_about(*each) for each in without_room[:_MAX_NOTES]), len(without_room)),

@@ -165,11 +165,16 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
     """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
     from dcc.reports.submissions.submission_lines import submissions_of_session
     from dcc.tracker.crawls import list_sessions
+    from dcc.tracker.queries.session_submissions import session_submission_ids
 
     began = time.monotonic()
     with tracker.connect() as connection:
         sessions = list_sessions(connection, ids=[session_id])
-        lines = submissions_of_session(connection, sessions[0]) if sessions else []
+        lines = [
+            line
+            for session in sessions
+            for line in submissions_of_session(connection, session, session_submission_ids(connection, session))
+        ]
     only_bad = settings.submission_reports == "failed"
     keys = [line.key for line in lines if not only_bad or line.tone.needs_somebody]
     written = in_a_row = 0

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, null, or_, select
+from sqlalchemy import Connection, Select, func, null, or_, select
 
 from dcc.declarations import acts_on
 from dcc.error_declarations import declared_code
@@ -23,7 +23,6 @@ from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_ar
 from dcc.tracker.hostings.older_archives import OlderArchive, submissions_that_wait
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import FAILS_DOCUMENT, submissions_with_entries
-from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.submission_filters import submission_query
 from dcc.tracker.states import CANCELLED, NOT_DOWNLOADED, NOT_UPLOADED, VALID
@@ -56,14 +55,14 @@ def submissions_of_centre(connection: Connection, centre: str, qc: Connection | 
 
 
 def submissions_of_session(
-    connection: Connection, session: SessionEntry, qc: Connection | None = None
+    connection: Connection, session: SessionEntry, touched: Select[Any], qc: Connection | None = None
 ) -> list[SubmissionLine]:
-    """The submissions of a session, as `session_submissions` defines them, and those that it found changed since they
-    were loaded.
+    """The submissions of a session, those of `session_submission_ids` and those that it found changed since they were
+    loaded.
     """
     noticed = select(CrawlFinding.za_id).where(CrawlFinding.session_id == session.id, CrawlFinding.kind == CHANGED)
     changed = changed_since_loaded(connection, noticed)
-    return list_submissions(connection, session_submission_ids(connection, session), also=changed, qc=qc)
+    return list_submissions(connection, touched, also=changed, qc=qc)
 
 
 def line_of(
@@ -91,8 +90,7 @@ def list_submissions(
     if also:
         za_ids = select(ZipAction.id).where(or_(ZipAction.id.in_(za_ids), ZipAction.id.in_(also)))
     states = _document_states(connection, za_ids) if states is None else states
-    held = _of_kinds(connection, za_ids, HELD)
-    left_out = _of_kinds(connection, za_ids, *LEFT_OUT.values())
+    noted = _noted(connection, za_ids)
     actors, clearing = _who_acts(connection, za_ids)
     changed = changed_since_loaded(connection, za_ids)
     in_turn = submissions_that_wait(connection, za_ids)
@@ -104,28 +102,27 @@ def list_submissions(
     rows = connection.execute(query).all()
     failed = {submission_key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
     taken = None if qc is None else taken_submissions(qc, failed)
-    copies = _of_kinds(connection, za_ids, DUPLICATE)
-    keys_of_copies = {submission_key_of(row) for row in rows if row.id in copies}
-    of_withdrawn = Counter[SubmissionKey]() if qc is None else copies_of_withdrawn(qc, keys_of_copies)
+    copies = {submission_key_of(row) for row in rows if DUPLICATE in noted[row.id]}
+    of_withdrawn = Counter[SubmissionKey]() if qc is None else copies_of_withdrawn(qc, copies)
     lines = []
     for row in rows:
-        counts = states[row.id]
+        key, counts = submission_key_of(row), states[row.id]
         state = state_of(row)
         outcome = outcome_of(
             state,
             counts,
-            held=row.id in held,
-            taken=None if taken is None else submission_key_of(row) in taken,
-            left_out=row.id in left_out,
+            held=HELD in noted[row.id],
+            taken=None if taken is None else key in taken,
+            left_out=not noted[row.id].isdisjoint(LEFT_OUT.values()),
             foreign=foreign.get(row.id),
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
             waits_for=in_turn[row.id][1] if row.id in in_turn else None,
             changed=row.id in changed,
             on_hold=bool(row.on_hold),
-            of_withdrawn=0 < of_withdrawn[submission_key_of(row)] == sum(one.count for one in counts),
+            of_withdrawn=0 < of_withdrawn[key] == sum(one.count for one in counts),
         )
         line = SubmissionLine(
-            key=submission_key_of(row),
+            key=key,
             centre=row.centre,
             counts_for=row.counts_for,
             phase=state.phase,
@@ -180,8 +177,14 @@ def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[A
     return {za_id: tuple(sorted(acting)) for za_id, acting in actors.items()}, clearing
 
 
-def _of_kinds(connection: Connection, za_ids: Any, *kinds: str) -> set[int]:
-    return set(connection.scalars(submissions_with_entries(za_ids).where(AnException.short_name.in_(kinds)).distinct()))
+def _noted(connection: Connection, za_ids: Any) -> Mapping[int, set[str]]:
+    """Which of the kinds of entries that tell an outcome the documents of each submission have."""
+    kinds = AnException.short_name.in_((HELD, DUPLICATE, *LEFT_OUT.values()))
+    entries = submissions_with_entries(za_ids).add_columns(AnException.short_name).where(kinds)
+    found: dict[int, set[str]] = defaultdict(set)
+    for za_id, kind in connection.execute(entries.distinct()):
+        found[za_id].add(kind)
+    return found
 
 
 def outcome_of(

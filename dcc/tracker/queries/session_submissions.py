@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select
 
 from dcc.databases.columns import UtcDateTime
+from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.outcomes import NO_ROOM, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
@@ -25,16 +26,16 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import problem_of
-from dcc.tracker.queries.state_counts import StateCount, count_documents, select_entries
+from dcc.tracker.queries.state_counts import select_entries
 from dcc.tracker.queries.submission_filters import OLDEST_FIRST, submission_query
 from dcc.tracker.states import EXTRACTING, WAITING
 from dcc.tracker.submission_rows import (
     KEY,
+    LATEST_OF_SUBMISSION,
     group_pairs,
     is_at,
     is_on_source_of,
     named_after,
-    newest_downloads,
     object_of,
     submission_key_of,
 )
@@ -54,29 +55,27 @@ class SessionSubmission:
     status: Status
 
 
-def session_submissions(connection: Connection, session: SessionEntry) -> list[SessionSubmission]:
-    """The submissions of a session, oldest first: those whose state changed, or that it downloaded, while it ran.
-
-    The tracker has only the time of the last change: a submission that a later session changed belongs to that one.
-    """
-    touched = session_submission_ids(connection, session)
+def session_submissions(
+    connection: Connection, touched: Select[Any], *conditions: ColumnElement[bool]
+) -> list[SessionSubmission]:
+    """The submissions of a session, of `session_submission_ids`, oldest first: those for which conditions hold."""
+    submissions = submission_query().where(ZipAction.id.in_(touched), *conditions)
     hosting = (
         select(FileSourceHasZip.za_id, Centre.short_name)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
         .join(Centre, Centre.id == FileSource.centre_id)
-        .where(FileSourceHasZip.za_id.in_(touched))
+        .where(FileSourceHasZip.za_id.in_(submissions.with_only_columns(ZipAction.id)))
         .order_by(FileSourceHasZip.id)
     )
     hosts = group_pairs(connection.execute(hosting))
-    query = submission_query().where(ZipAction.id.in_(touched)).order_by(*OLDEST_FIRST)
     return [
         object_of(SessionSubmission, row, hosts=tuple(dict.fromkeys(hosts[row.id])))
-        for row in connection.execute(query)
+        for row in connection.execute(submissions.order_by(*OLDEST_FIRST))
     ]
 
 
 def count_session_submissions(connection: Connection, session: SessionEntry) -> dict[Status, int]:
-    """The number of a session's submissions in each status; see `session_submissions`."""
+    """The number of a session's submissions in each status; see `session_submission_ids`."""
     query = (
         select(ZipAction.status_id, func.count())
         .where(ZipAction.id.in_(session_submission_ids(connection, session)))
@@ -85,37 +84,37 @@ def count_session_submissions(connection: Connection, session: SessionEntry) -> 
     return dict(iter(connection.execute(query)))
 
 
-def session_document_states(connection: Connection, session: SessionEntry) -> list[StateCount]:
-    """The number of documents of these submissions in each state: those of their latest downloads."""
-    return count_documents(connection, session_submission_ids(connection, session))
-
-
 def session_entries(
-    connection: Connection, session: SessionEntry, kinds: Sequence[str]
+    connection: Connection, touched: Select[Any], kinds: Sequence[str]
 ) -> dict[SubmissionKey, list[tuple[str, Problem]]]:
-    """The active log entries of certain kinds for documents of these submissions, with file names."""
-    query = select_entries(kinds).where(ZipAction.id.in_(session_submission_ids(connection, session)))
+    """The active log entries of certain kinds for documents of the submissions of a query of ids, with file names."""
+    query = select_entries(kinds).where(ZipAction.id.in_(touched))
     return group_pairs((submission_key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
 
 
 def submissions_without_room(connection: Connection) -> list[tuple[SubmissionKey, str]]:
     """The submissions that wait because a disk of the platform was full at their latest attempt, with the reason."""
-    latest = newest_downloads()
     query = (
         select(*KEY, ZipLog.message)
         .select_from(ZipLog)
         .join(AnException)
-        .join(latest, latest.c.download_id == ZipLog.download_id)
-        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipDownload, ZipDownload.id == ZipLog.download_id)
+        .join(FileSourceHasZip)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile)
-        .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, EXTRACTING))
+        .where(AnException.short_name == NO_ROOM, ZipDownload.id == LATEST_OF_SUBMISSION)
+        .where(is_at(ZipAction, WAITING, EXTRACTING))
         .order_by(ZipLog.id)
     )
     return list({submission_key_of(row): row.message or "" for row in connection.execute(query)}.items())
 
 
 def session_submission_ids(connection: Connection, session: SessionEntry) -> Select[Any]:
-    """A query of the ids of the session's submissions: see `session_submissions`."""
+    """The ids of a session's submissions, as a query: those whose state changed, or that it downloaded, while it ran.
+
+    The tracker has only the time of the last change: a submission that a later session changed belongs to that one.
+    They are looked for once, here: no index helps, and many statements are about them.
+    """
     began, ended = session.started, session.finished or utc_now()
     ahead = _database_ahead(connection)
     downloaded = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.request.between(began, ended))
@@ -123,7 +122,8 @@ def session_submission_ids(connection: Connection, session: SessionEntry) -> Sel
     first, last = (literal(moment + ahead, UtcDateTime()) for moment in (began, ended))
     changed = ZipAction.last_update.between(first, last)
     touched = select(ZipAction.id).where(or_(changed, ZipAction.id.in_(downloaded)))
-    return touched if session.centres is None else touched.where(of_centres(session.centres))
+    wanted = touched if session.centres is None else touched.where(of_centres(session.centres))
+    return numbers_in("touched").params(touched=as_json(connection.scalars(wanted)))
 
 
 def of_centres(centres: Collection[str]) -> ColumnElement[bool]:

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Select, func, select
 
 from dcc.outcomes import HELD, SubmissionKey
 from dcc.phases import Phase, Status
-from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
+from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, KEY, newest_downloads, submission_key_of
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, KEY, LATEST_OF_SUBMISSION, newest_downloads, submission_key_of
 
 _AnySelect = Select[*tuple[Any, ...]]
 
@@ -63,15 +63,15 @@ def held_documents(connection: Connection) -> list[HeldDocument]:
 
 def select_entries(kinds: Sequence[str]) -> _AnySelect:
     """The active log entries of certain kinds for documents of latest downloads: key, file name, and the problem."""
-    latest = newest_downloads()
     return (
         select(*KEY, XmlFile.fname, *OF_DOCUMENT)
         .select_from(XmlLog)
         .join(AnException)
         .join(XmlFile)
-        .join(latest, latest.c.download_id == XmlFile.download_id)
-        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
+        .join(FileSourceHasZip)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile)
-        .where(AnException.short_name.in_(kinds), XmlLog.cleared.is_(None))
+        .where(AnException.short_name.in_(kinds), XmlLog.cleared.is_(None), ZipDownload.id == LATEST_OF_SUBMISSION)
         .order_by(XmlLog.id)
     )
