@@ -27,6 +27,14 @@ class Validity:
     INVALID_ANIMAL: Final = 3
 
 
+class SourceState(StrEnum):
+    """States of a file source, as in the tracker's `resource_state`; only available ones are crawled."""
+
+    AVAILABLE = "available"
+    MAINTENANCE = "maintenance"
+    REMOVED = "removed"
+
+
 class DocumentAction(StrEnum):
     """What a document did: what its zip's folder says, or the withdrawal of another document."""
 

@@ -22,20 +22,12 @@ from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.foreign_archives import is_declined
-from dcc.tracker.models import (
-    Centre,
-    FileSource,
-    FileSourceHasZip,
-    ResourceStateRow,
-    SourceCrawlRow,
-    ZipAction,
-    ZipDownload,
-    ZipFile,
-)
-from dcc.tracker.register.source_addresses import SourceState, in_use
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, SourceCrawlRow, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import is_at
+from dcc.vocabulary import SourceState
 
 NAMED: Final = 50
 """The most submissions of a centre that are named, of those that wait and of those that failed."""
@@ -120,8 +112,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
             _last_crawl().label("tried"),
         )
         .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
-        .where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
+        .where(FileSource.state_id == SourceState.AVAILABLE, Centre.is_active.is_(True))
         .order_by(FileSource.id)
     )
     dues = load_crawl_dues(connection, settings.source_failure_limit, now)
@@ -164,7 +155,6 @@ def activity_of_centres(connection: Connection, settings: Settings, now: datetim
     centres = (
         select(Centre.short_name, func.min(FileSource.created).label("created"), newest.label("newest"))
         .join(FileSource, FileSource.centre_id == Centre.id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
         .where(in_use())
         .group_by(Centre.id, Centre.short_name)
         .subquery()

@@ -51,13 +51,11 @@ from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
     Reopening,
-    ResourceStateRow,
     XmlFile,
     ZipAction,
     ZipDownload,
 )
 from dcc.tracker.problems import submissions_with_entries
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.reopened_by import person_name
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, REQUESTED, WAITING, advance, roll_up
 from dcc.tracker.submission_rows import (
@@ -69,6 +67,7 @@ from dcc.tracker.submission_rows import (
     is_without_bytes_since,
     latest_downloads,
 )
+from dcc.vocabulary import SourceState
 
 
 class Subject(Enum):
@@ -374,12 +373,11 @@ _HELD = submissions_with_entries(select(FileSourceHasZip.za_id).where(FileSource
 _UPLOADING = (
     select(FileSourceHasZip.za_id)
     .join(FileSource)
-    .join(ResourceStateRow)
     .where(
         FileSourceHasZip.za_id.in_(IDS),
         FileSourceHasZip.uploading_since.is_not(None),
         FileSourceHasZip.gone_since.is_(None),
-        ResourceStateRow.short_name != SourceState.REMOVED,
+        FileSource.state_id != SourceState.REMOVED,
     )
 )
 _CANCEL = (

@@ -12,6 +12,7 @@ from typing import Final
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.sources.protocols import PROTOCOLS, SourceProtocol
+from dcc.vocabulary import SourceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ _PHASES: Final = {
 REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
     "source_protocol": tuple(ReferenceRow(name, PROTOCOLS[name].meaning) for name in SourceProtocol),
     "resource_state": (
-        ReferenceRow("available", "Crawled, and used for downloads, in every session."),
-        ReferenceRow("maintenance", "Left alone until its centre has it working again."),
-        ReferenceRow("removed", "Given up by its centre; kept for the history of what it delivered."),
+        ReferenceRow(SourceState.AVAILABLE.value, "Crawled, and used for downloads, in every session."),
+        ReferenceRow(SourceState.MAINTENANCE.value, "Left alone until its centre has it working again."),
+        ReferenceRow(SourceState.REMOVED.value, "Given up by its centre; kept for the history of what it delivered."),
     ),
     "processing_type": (
         ReferenceRow(Action.ADD.value, "Take in the archive's data, which are new."),

@@ -16,9 +16,9 @@ from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.models import CrawlingSession, Reopening, SessionLock
 from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import set_pause
 from dcc.tracker.session_statuses import SessionStatus
+from dcc.vocabulary import SourceState
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, finish_dead_runs, run_here
 from dcc_dagster.run_processes import PROCESS_TAG

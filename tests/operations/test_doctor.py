@@ -53,8 +53,8 @@ from dcc.sources.crawl_policy import Pause
 from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock, SourceCrawlRow
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import set_pause
+from dcc.vocabulary import SourceState
 from tests.cli.test_production import administrator
 from tests.support.asking import execute_in, in_writing, row_in, value_in
 from tests.support.data_installations import DataInstallation, specimens

@@ -33,8 +33,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
 from dcc.tracker.models import ArchiveCopy, Centre, CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.source_addresses import SourceState
-from dcc.vocabulary import ContextEvent
+from dcc.vocabulary import ContextEvent, SourceState
 from tests.support.asking import execute_in, row_in, value_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite

@@ -33,7 +33,7 @@ from dcc.store.staging import PartOrigin, Staging, remove_leftovers
 from dcc.tracker.models import XmlFile
 from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.vocabulary import SourceState
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite

@@ -48,8 +48,7 @@ from dcc.tracker.queries.state_counts import count_documents
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import find_submissions, select_submissions
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.source_addresses import SourceState
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, SourceState
 from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn, until_the_next_second

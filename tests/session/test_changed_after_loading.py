@@ -17,7 +17,7 @@ from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.tracker.models import XmlFile, ZipAction
 from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.vocabulary import SourceState
 from tests.notify.test_notifications import CENTRE, WRANGLER, notified, text_of
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.data_installations import key_of

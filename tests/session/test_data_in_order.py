@@ -18,8 +18,9 @@ from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress
 from dcc.sources.connect import connect
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
-from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
+from dcc.tracker.models import FileSource, FileSourceHasZip, ZipAction
 from dcc.tracker.queries.submission_stories import submission_story
+from dcc.vocabulary import SourceState
 from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import MODIFIED, Fetches, Folder
@@ -203,9 +204,8 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
     for folder in (younger, failing, unused):
         away(folder)
     with writing(data.tracker) as connection:
-        not_available = select(ResourceStateRow.id).where(ResourceStateRow.short_name != "available").limit(1)
         of_unused = update(FileSource).where(FileSource.id == unused.source_id)
-        connection.execute(of_unused.values(state_id=not_available.scalar_subquery()))
+        connection.execute(of_unused.values(state_id=SourceState.MAINTENANCE))
     second.put("add/H.2013-10-08.1.impc.zip", b"PK\x03\x04 cut off")
     another = only_archive(add_source("another"))
     another.with_name(f"{another.name}.md5").write_text("0" * 32)

@@ -32,7 +32,7 @@ from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.vocabulary import SourceState
 from dcc_assets.sync.archives import recorded_submissions
 from dcc_assets.sync.document_records import submission_ids
 from tests.support import dying_session

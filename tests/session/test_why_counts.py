@@ -14,9 +14,8 @@ from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import select_submissions
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import set_pause
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, SourceState
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import (

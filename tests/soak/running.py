@@ -26,7 +26,7 @@ from dcc.settings import Settings, load_settings
 from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.vocabulary import SourceState
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance

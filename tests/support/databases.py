@@ -32,8 +32,9 @@ from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker import progress, states
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ZipFile
 from dcc.tracker.progress import NewDocument
+from dcc.vocabulary import SourceState
 from tests.support.asking import closing_all, in_writing
 from tests.support.environments import forget_settings
 from tests.support.ports import free_port
@@ -274,7 +275,7 @@ def seed_source(
             "username": username,
             "accesskey": accesskey,
             "base_path": base_path,
-            "state_id": connection.scalar(select(ResourceStateRow.id).where(ResourceStateRow.short_name == state)),
+            "state_id": SourceState(state),
             "created": utc_now(),
         }
         return insert_rows(connection, FileSource, [row])[0]

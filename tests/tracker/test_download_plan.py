@@ -29,6 +29,7 @@ from dcc.tracker.models import (
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.register import centres
 from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID
+from dcc.vocabulary import SourceState
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
     SeededSubmission,
@@ -206,9 +207,9 @@ class TestRetryPolicy:
         _fail(tracker, zip_)
         assert _reopened(tracker, {two}) == 0
         assert _reopened(tracker, set()) == 0
-        _update(tracker, FileSource, one, state_id=2)
+        _update(tracker, FileSource, one, state_id=SourceState.MAINTENANCE)
         assert _reopened(tracker, None) == 0
-        _update(tracker, FileSource, one, state_id=1)
+        _update(tracker, FileSource, one, state_id=SourceState.AVAILABLE)
         _update(tracker, Centre, centre, is_active=False)
         assert _reopened(tracker, None) == 0
         _update(tracker, Centre, centre, is_active=True)

@@ -40,9 +40,8 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import REFUSED, WAITING
-from dcc.vocabulary import DeltaStrategy, WithdrawalProposalState
+from dcc.vocabulary import DeltaStrategy, SourceState, WithdrawalProposalState
 from tests.support.asking import count_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements

@@ -21,8 +21,9 @@ from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, So
 from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.file_sources import SourceEntry, change_source, list_sources
-from dcc.tracker.register.source_addresses import SourceState, load_addresses, pin_host_keys, pinned_keys
+from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys, pinned_keys
 from dcc.tracker.register.source_schedules import load_crawl_dues, paused_sources, set_pause
+from dcc.vocabulary import SourceState
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import seed_hosting, seed_source, seed_submission
 from tests.support.installations import Installation

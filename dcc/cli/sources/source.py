@@ -32,8 +32,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
 from dcc.sources.protocols import traits_of
-from dcc.tracker.reference_rows import REFERENCE_ROWS
-from dcc.vocabulary import DeltaStrategy
+from dcc.vocabulary import DeltaStrategy, SourceState
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -216,7 +215,7 @@ def _listed(extent: Extent) -> str:
 
 @source.command("set-state", examples=["dcc source set-state 3 maintenance"])
 @click.argument("source_id", metavar="ID", type=ID)
-@click.argument("state", type=click.Choice([row.short_name for row in REFERENCE_ROWS["resource_state"]]))
+@click.argument("state", type=click.Choice([state.value for state in SourceState]))
 def set_state(source_id: int, state: str) -> None:
     """Set the state of source ID.
 
@@ -225,7 +224,6 @@ def set_state(source_id: int, state: str) -> None:
     from dcc.runtime.clock import utc_now
     from dcc.tracker.hostings.missing_archives import close_returned
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_addresses import SourceState
 
     with writing_tracker() as connection:
         file_sources.set_source_state(connection, source_id, SourceState(state))
@@ -324,7 +322,6 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     from dcc.session.leases import refuse_during_session
     from dcc.tracker.hostings.retries import reopen_lost_with_source
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_addresses import SourceState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:

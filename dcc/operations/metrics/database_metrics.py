@@ -42,10 +42,10 @@ from dcc.tracker.queries.session_submissions import count_session_submissions
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.queries.waiting_work import waiting_submissions
 from dcc.tracker.register.file_sources import list_sources
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 from dcc.tracker.submission_rows import CENTRE, newest_downloads
+from dcc.vocabulary import SourceState
 
 _HAS, _CRAWL = FileSourceHasZip.file_source_id, SourceCrawlRow.file_source_id
 

@@ -25,9 +25,8 @@ from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.queries.session_submissions import session_submission_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import is_named
-from dcc.vocabulary import Severity
+from dcc.vocabulary import Severity, SourceState
 
 _LONGEST_NAME: Final = 160
 

@@ -28,10 +28,9 @@ from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import CANCELLED, WAITING
 from dcc.tracker.submission_rows import is_at
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, SourceState
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue

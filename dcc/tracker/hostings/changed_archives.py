@@ -20,16 +20,16 @@ from dcc.tracker.models import (
     CrawlFinding,
     FileSource,
     FileSourceHasZip,
-    ResourceStateRow,
     XmlFile,
     XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS, SourceState
+from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS
 from dcc.tracker.states import UPLOADED, UPLOADING, WITHDRAWN
 from dcc.tracker.submission_rows import archive_size, is_at, last_attempts, latest_downloads
+from dcc.vocabulary import SourceState
 
 LOADED = or_(XmlFile.phase_id > Phase.UPLOAD, is_at(XmlFile, UPLOADING, UPLOADED))
 """Condition on a document: the QC database has it."""
@@ -124,7 +124,6 @@ def replaced_since_fetched(connection: Connection, za_ids: Collection[int]) -> s
 
 _Former = aliased(FileSourceHasZip)
 _FormerSource = aliased(FileSource)
-_FormerState = aliased(ResourceStateRow)
 _PRESENT = PRESENT_HOSTINGS.where(FileSourceHasZip.za_id == ZipAction.id, may_be_taken()).correlate(
     ZipAction, ZipFile, ZipDownload
 )
@@ -133,12 +132,11 @@ _MOVED = (
     .select_from(ZipDownload)
     .join(_Former, _Former.id == ZipDownload.zf_id)
     .join(_FormerSource, _FormerSource.id == _Former.file_source_id)
-    .join(_FormerState, _FormerState.id == _FormerSource.state_id)
     .join(ZipAction, ZipAction.id == _Former.za_id)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     .where(
         ZipDownload.id.in_(IDS),
-        or_(_Former.gone_since.is_not(None), _FormerState.short_name != SourceState.AVAILABLE),
+        or_(_Former.gone_since.is_not(None), _FormerSource.state_id != SourceState.AVAILABLE),
         exists(_PRESENT.where(FileSourceHasZip.size_bytes != archive_size())),
         ~exists(
             _PRESENT.where(or_(FileSourceHasZip.size_bytes.is_(None), FileSourceHasZip.size_bytes == archive_size()))

@@ -33,7 +33,6 @@ from dcc.tracker.models import (
     FileSourceHasZip,
     FileSourceStatistics,
     Reopening,
-    ResourceStateRow,
     SourceCrawlRow,
     XmlFile,
     ZipAction,
@@ -314,7 +313,6 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
         .join(ZipFile)
         .join(FileSourceHasZip)
         .join(FileSource)
-        .join(ResourceStateRow)
         .join(_Host, _Host.id == FileSource.centre_id)
         .where(FileSourceHasZip.gone_since.is_(None), in_use(_Host))
     )

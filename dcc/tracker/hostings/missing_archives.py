@@ -27,15 +27,13 @@ from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
     ProposedWithdrawal,
-    ResourceStateRow,
     XmlFile,
     ZipAction,
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import KEY, object_of, submission_key_of, with_archives
-from dcc.vocabulary import WithdrawalProposalState
+from dcc.vocabulary import SourceState, WithdrawalProposalState
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,8 @@ def _is_hosted(row: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool
     return (
         exists()
         .where(_LISTED.c.za_id == row.za_id, _LISTED.c.gone_since.is_(None), *conditions)
-        .where(_LISTED.c.file_source_id == FileSource.id, FileSource.state_id == ResourceStateRow.id)
-        .where(ResourceStateRow.short_name != SourceState.REMOVED)
+        .where(_LISTED.c.file_source_id == FileSource.id)
+        .where(FileSource.state_id != SourceState.REMOVED)
         .correlate(row.__table__)
     )
 
@@ -172,8 +170,7 @@ def list_proposals(
 def listed_now(connection: Connection, keys: Collection[SubmissionKey]) -> set[SubmissionKey]:
     """Those of some submissions that a source, not removed, lists now."""
     hostings = select(*KEY).select_from(FileSourceHasZip).join(ZipAction).join(ZipFile).join(FileSource)
-    query = hostings.join(ResourceStateRow).where(FileSourceHasZip.gone_since.is_(None))
-    query = query.where(ResourceStateRow.short_name != SourceState.REMOVED)
+    query = hostings.where(FileSourceHasZip.gone_since.is_(None), FileSource.state_id != SourceState.REMOVED)
     rows = rows_with(connection, query, ZipFile.file_name, {key.file_name for key in keys})
     return {submission_key_of(row) for row in rows} & set(keys)
 

@@ -29,7 +29,6 @@ from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
     Reopening,
-    ResourceStateRow,
     XmlFile,
     XmlLog,
     ZipAction,
@@ -37,7 +36,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.register.centres import centre_ids
-from dcc.tracker.register.source_addresses import SourceState, is_paused
+from dcc.tracker.register.source_addresses import is_paused
 from dcc.tracker.reopened_by import CRAWL, RETRY_POLICY, person_name
 from dcc.tracker.states import CANCELLED, NOT_ARRIVED, NOT_EXTRACTED, REFUSED, REFUSED_BY_NAME
 from dcc.tracker.submission_rows import (
@@ -52,6 +51,7 @@ from dcc.tracker.submission_rows import (
     state_of,
     submission_key_of,
 )
+from dcc.vocabulary import SourceState
 
 _MAX_TOLD = 3
 _Named = aliased(Centre)
@@ -148,13 +148,12 @@ def reopen_lost_with_source(connection: Connection, source_id: int, requested_by
 def not_hosted_error(connection: Connection, key: SubmissionKey) -> NotFoundError:
     """The error that no source offers a submission now, with what became of its sources."""
     hosting = FileSourceHasZip.gone_since, FileSourceHasZip.missed_since, FileSourceHasZip.uploading_since
-    source = FileSource.id, ResourceStateRow.short_name.label("state"), is_paused().label("paused"), Centre.is_active
+    source = FileSource.id, FileSource.state_id.label("state"), is_paused().label("paused"), Centre.is_active
     centres = Centre.short_name.label("centre"), _Named.short_name.label("owner")
     query = (
         select(*source, *hosting, *centres, FileSourceHasZip.za_id, may_be_taken().label("may_be_taken"))
         .select_from(FileSource)
         .join(FileSourceHasZip)
-        .join(ResourceStateRow)
         .join(Centre, Centre.id == FileSource.centre_id)
         .join(ZipAction)
         .join(ZipFile)

@@ -35,6 +35,7 @@ from dcc.databases.columns import (
 )
 from dcc.naming import Action
 from dcc.phases import Phase, Status
+from dcc.vocabulary import SourceState
 
 
 class Base(TypedTable):
@@ -103,7 +104,7 @@ class FileSource(LastUpdated, Base):
     username: Mapped[str] = mapped_column(String(128))
     accesskey: Mapped[str] = mapped_column(String(256))
     base_path: Mapped[str | None] = mapped_column(String(256))
-    state_id: Mapped[int] = small_reference("resource_state.id", "CASCADE")
+    state_id: Mapped[SourceState] = reference(MemberId(SourceState), "resource_state.id", "CASCADE")
     created: Mapped[datetime]
     delta: Mapped[str] = mapped_column(String(16), default="additive", server_default="additive")
     listed_depth: Mapped[int] = mapped_column(SMALL, default=0, server_default=text("0"))

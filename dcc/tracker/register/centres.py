@@ -27,10 +27,10 @@ from dcc.rights import Delegations
 from dcc.runtime.clock import utc_now
 from dcc.settings import language_code
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow
+from dcc.tracker.models import Centre, Delegation, FileSource
 from dcc.tracker.register.column_texts import require_fit
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import object_of
+from dcc.vocabulary import SourceState
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 
@@ -119,10 +119,9 @@ def _registered(code: str) -> ConfigurationError:
 
 def list_centres(connection: Connection) -> list[CentreEntry]:
     """All centres, by code."""
-    removed = select(ResourceStateRow.id).where(ResourceStateRow.short_name == SourceState.REMOVED)
     counted = (
         select(FileSource.centre_id, func.count().label("sources"))
-        .where(FileSource.state_id.not_in(removed))
+        .where(FileSource.state_id != SourceState.REMOVED)
         .group_by(FileSource.centre_id)
         .subquery()
     )

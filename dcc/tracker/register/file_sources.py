@@ -27,12 +27,11 @@ from dcc.sources.base import PLAIN, Extent, SourceAddress, label_of
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey
 from dcc.sources.protocols import PROTOCOLS, available_protocols
-from dcc.tracker.models import FileSource, FileSourceHasZip, HostKeyRow, ProtocolRow, ResourceStateRow, ZipDownload
+from dcc.tracker.models import FileSource, FileSourceHasZip, HostKeyRow, ProtocolRow, ZipDownload
 from dcc.tracker.register.centres import require_centre
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
     SOURCES,
-    SourceState,
     TlsTrust,
     extent_columns,
     extent_of,
@@ -44,7 +43,7 @@ from dcc.tracker.register.source_addresses import (
 )
 from dcc.tracker.register.source_schedules import policy_columns, policy_of
 from dcc.tracker.submission_rows import group_pairs, object_of
-from dcc.vocabulary import DeltaStrategy
+from dcc.vocabulary import DeltaStrategy, SourceState
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
@@ -108,7 +107,7 @@ def add_source(
         **extent_columns(address.extent),
         "accesskey": address.accesskey.get_secret_value(),
         "base_path": address.base_path or None,
-        "state_id": _state_id(connection, SourceState.AVAILABLE),
+        "state_id": SourceState.AVAILABLE,
         "created": utc_now(),
     }
     source_id = insert_rows(connection, FileSource.__table__, [row])[0]
@@ -134,15 +133,13 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     if protocol_id is None and address.protocol in PROTOCOLS:
         raise ConfigurationError(f"The tracker does not know the protocol {address.protocol!s}. Run `dcc init`.")
     twin = connection.scalar(
-        select(FileSource.id)
-        .join(ResourceStateRow)
-        .where(
+        select(FileSource.id).where(
             FileSource.centre_id == centre_id,
             FileSource.protocol_id == protocol_id,
             FileSource.hostname == address.hostname,
             FileSource.username == address.username,
             func.coalesce(FileSource.base_path, "") == address.base_path,
-            ResourceStateRow.short_name != SourceState.REMOVED,
+            FileSource.state_id != SourceState.REMOVED,
         )
     )
     if twin is not None:
@@ -155,14 +152,10 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
 
 def sources_of_same_place(connection: Connection, address: SourceAddress) -> list[tuple[int, str]]:
     """The other sources, by id and centre, that list the same folder of the same server as the same user."""
-    others = (
-        select(FileSource.id)
-        .join(ResourceStateRow)
-        .where(
-            FileSource.id != address.id,
-            FileSource.username == address.username,
-            ResourceStateRow.short_name != SourceState.REMOVED,
-        )
+    others = select(FileSource.id).where(
+        FileSource.id != address.id,
+        FileSource.username == address.username,
+        FileSource.state_id != SourceState.REMOVED,
     )
     place = _place(address)
     addresses = load_addresses(connection, ids=connection.scalars(others).all(), only_crawlable=False)
@@ -224,7 +217,6 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
         row,
         accesskey=shown_accesskey(SecretStr(row.accesskey)),
         base_path=row.base_path or "",
-        state=SourceState(row.state),
         fingerprints=tuple(fingerprints),
         tls_authorities=tuple(authority.fingerprint for authority in tls.authorities or ()),
         tls_fingerprints=tuple(tls.fingerprints or ()),
@@ -240,9 +232,7 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
 def set_source_state(connection: Connection, source_id: int, state: SourceState) -> None:
     """Set the state of a file source. Raises NotFoundError."""
     require_source(connection, source_id)
-    connection.execute(
-        update(FileSource).where(FileSource.id == source_id).values(state_id=_state_id(connection, state))
-    )
+    connection.execute(update(FileSource).where(FileSource.id == source_id).values(state_id=state))
 
 
 def change_source(
@@ -301,7 +291,3 @@ def _require_fit(
     secret = None if accesskey is None else accesskey.get_secret_value()
     require_fit("access key", secret, FileSource.accesskey, secret=True)
     require_fit("base path", base_path, FileSource.base_path)
-
-
-def _state_id(connection: Connection, state: SourceState) -> int:
-    return connection.scalars(select(ResourceStateRow.id).where(ResourceStateRow.short_name == state)).one()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import SecretStr
@@ -22,17 +21,9 @@ from dcc.sources.base import Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.host_keys import HostKey
-from dcc.tracker.models import (
-    Centre,
-    FileSource,
-    FileSourceHasZip,
-    HostKeyRow,
-    ProtocolRow,
-    ResourceStateRow,
-    TlsCertificate,
-)
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, HostKeyRow, ProtocolRow, TlsCertificate
 from dcc.tracker.submission_rows import group_pairs, object_of
-from dcc.vocabulary import DeltaStrategy
+from dcc.vocabulary import DeltaStrategy, SourceState
 
 
 def require_source(connection: Connection, source_id: int) -> None:
@@ -41,20 +32,12 @@ def require_source(connection: Connection, source_id: int) -> None:
         raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
 
 
-class SourceState(StrEnum):
-    """States of a file source, as in the tracker's `resource_state`; only available ones are crawled."""
-
-    AVAILABLE = "available"
-    MAINTENANCE = "maintenance"
-    REMOVED = "removed"
-
-
 def in_use(centre: Any = Centre) -> ColumnElement[bool]:
     """Whether a source is used, as a condition with its state and its centre, as `centre` if that is an alias.
 
     It is available and not paused at present, and its centre is active.
     """
-    return and_(ResourceStateRow.short_name == SourceState.AVAILABLE, ~is_paused(), centre.is_active.is_(True))
+    return and_(FileSource.state_id == SourceState.AVAILABLE, ~is_paused(), centre.is_active.is_(True))
 
 
 def is_paused() -> ColumnElement[bool]:
@@ -174,8 +157,7 @@ def trust_certificates(connection: Connection, source_id: int, trust: TlsTrust) 
 PRESENT_HOSTINGS: Final = (
     select(FileSourceHasZip.id)
     .join(FileSource)
-    .join(ResourceStateRow)
-    .where(FileSourceHasZip.gone_since.is_(None), ResourceStateRow.short_name == SourceState.AVAILABLE)
+    .where(FileSourceHasZip.gone_since.is_(None), FileSource.state_id == SourceState.AVAILABLE)
 )
 """The hostings that are not gone, at available sources."""
 
@@ -185,11 +167,10 @@ SOURCES: Final = (
         Centre.short_name.label("centre"),
         Centre.is_active.label("centre_active"),
         ProtocolRow.short_name.label("protocol"),
-        ResourceStateRow.short_name.label("state"),
+        FileSource.state_id.label("state"),
     )
     .join(Centre, Centre.id == FileSource.centre_id)
     .join(ProtocolRow)
-    .join(ResourceStateRow)
     .order_by(FileSource.id)
 )
 _HOST_KEYS: Final = select(HostKeyRow.file_source_id, HostKeyRow.key_type, HostKeyRow.key_base64).order_by(

@@ -14,10 +14,11 @@ from dcc.errors import ConfigurationError
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
-from dcc.tracker.register.source_addresses import SourceState, is_paused, require_source
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, SourceCrawlRow, ZipAction
+from dcc.tracker.register.source_addresses import is_paused, require_source
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import is_at
+from dcc.vocabulary import SourceState
 
 _MINUTE: Final = timedelta(minutes=1)
 _CHANGED: Final = type_coerce(FileSource.last_update, UtcDateTime())
@@ -144,10 +145,9 @@ _DUES: Final = (
         _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
         FileSource.id.in_(_WITH_UPLOADS).label("has_uploads"),
         Centre.is_active.label("centre_active"),
-        ResourceStateRow.short_name.label("state"),
+        FileSource.state_id.label("state"),
     )
-    .join(ResourceStateRow)
     .join(Centre, Centre.id == FileSource.centre_id)
-    .where(ResourceStateRow.short_name != SourceState.REMOVED)
+    .where(FileSource.state_id != SourceState.REMOVED)
     .order_by(FileSource.id)
 )

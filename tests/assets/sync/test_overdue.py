@@ -13,8 +13,8 @@ from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source, purge_source, set_source_state
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import set_pause
+from dcc.vocabulary import SourceState
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, REACHABLE, SUBMISSIONS_OVERDUE
 from dcc_assets.sync import overdue
 from dcc_assets.sync.consistency import check_events
