@@ -257,6 +257,8 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date_and_what_has_one_is_repl
     with pytest.raises(DccError, match="dcc init"):
         require_current(old.tracker)
     made = make_backup(old.tracker, old.qc, old.settings, tmp_path / "older")
+    # Earlier versions named one session, or none.
+    _rewrite(made.directory, lambda said: said.update(session=said.pop("sessions") or None))
     assert (made.manifest.tracker.revision, made.manifest.qc.revision) == ("0001", "0004")
     restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert usable(store)
