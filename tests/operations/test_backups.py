@@ -136,7 +136,7 @@ def test_sets_are_made_one_at_a_time_so_many_are_kept_and_nothing_else_is_touche
         made = [backed_up(store, folder).directory]
     assert len(refused) == 1
     assert not left.exists()
-    made += [backed_up(store, folder).directory for _ in range(2)]
+    made += [backed_up(store, folder, keep=4).directory for _ in range(2)]
     assert sets_in(folder) == made
     assert find_set(folder) == made[-1]
     last = backed_up(store, folder, keep=2)
