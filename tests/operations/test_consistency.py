@@ -12,13 +12,14 @@ from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES, Inconsis
 from dcc.operations.consistency.paged_rows import pages
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase
+from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker import progress
 from dcc.tracker.models import FileSource, ZipFile
 from dcc.tracker.register.file_sources import purge_source
 from dcc.tracker.submission_rows import find_submission
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import key_of
-from tests.support.healthy_installation import DAMAGED, GOOD, MISNAMED, Inspected
+from tests.support.healthy_installation import DAMAGED, FAULTY, GOOD, HELD, MISNAMED, Inspected
 
 Damage = Callable[[Inspected], None]
 
@@ -60,9 +61,13 @@ def test_submissions_may_have_no_source_after_one_was_removed_with_its_history(h
     assert healthy_copy.rules() & {"C1", "C3"} == set()
 
 
-def test_nothing_is_said_of_what_was_cancelled_or_opened_again(healthy_copy: Inspected) -> None:
+def test_nothing_is_said_of_what_was_withdrawn_or_cancelled_or_opened_again(healthy_copy: Inspected) -> None:
+    installation = healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings
+    for key in (GOOD, FAULTY, HELD):
+        withdraw_submission(*installation, key_of(key), author="me", reason="try")
+        assert healthy_copy.check() == [], key
     for change in (progress.cancel, progress.reopen):
-        for key in (DAMAGED, MISNAMED):
+        for key in (DAMAGED, MISNAMED, GOOD):
             za_id = in_reading(healthy_copy.tracker, find_submission, key_of(key)).za_id
             in_writing(healthy_copy.tracker, change, [za_id], "me", "try")
         assert healthy_copy.check() == [], change

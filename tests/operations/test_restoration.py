@@ -25,7 +25,7 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.operations.backups import restoration, targets
 from dcc.operations.backups.backup import BackupRequest, make_backup
-from dcc.operations.backups.restoration import restore_backup
+from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.operations.backups.targets import Target, migrate_storage
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.session_work import open_session
@@ -131,6 +131,8 @@ def test_what_holds_data_is_replaced_only_on_request_beside_no_session_and_as_a_
     _damage_byte(copy)
     staging.parent.mkdir(exist_ok=True)
     staging.write_text("no directory")
+    with pytest.raises(BackupError, match=f"{copy} is missing or damaged"):
+        verify_backup(backup_set)
     for reason in (f"{copy} is missing or damaged", "could not be put back: Not a directory"):
         with pytest.raises(BackupError, match=reason):
             restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
@@ -259,6 +261,9 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date_and_what_has_one_is_repl
     made = make_backup(old.tracker, old.qc, old.settings, tmp_path / "older")
     # Earlier versions named one session, or none.
     _rewrite(made.directory, lambda said: said.update(session=said.pop("sessions") or None))
+    # Later ones may count other tables.
+    _rewrite(made.directory, lambda said: said["qc"]["tables"].update(other=said["tracker"]["tables"]["centre"]))
+    verify_backup(made.directory)
     assert (made.manifest.tracker.revision, made.manifest.qc.revision) == ("0001", "0004")
     restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert usable(store)
