@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc.databases.transactions import writing
-from dcc.errors import BackupActiveError, BackupError, DatabaseOutdatedError, DatabaseUnreachableError
+from dcc.errors import BackupActiveError, BackupError, CopyFailedError, DatabaseOutdatedError, DatabaseUnreachableError
 from dcc.operations.backups import backup
 from dcc.operations.backups.backup import BackupReport, BackupRequest, find_set, make_backup, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
@@ -222,7 +222,9 @@ def test_a_backup_of_a_server_before_the_first_init_makes_no_directory(
     assert not (tmp_path / "sets").exists()
 
 
-def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, tmp_path: Path) -> None:
+def test_a_row_of_a_set_that_was_changed_is_found_out(
+    healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
+) -> None:
     made = backed_up(healthy_copy, tmp_path / "sets")
     with sqlite3.connect(made.directory / "qc.db") as file:
         file.execute("UPDATE measurement SET value = '99' WHERE id = 1")
@@ -238,6 +240,9 @@ def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, t
     (made.directory / "manifest.json").write_text(manifest)
     with pytest.raises(BackupError, match=r"qc\.db is damaged: measurement \(\d+ rows, \d+ there\)"):
         verify_backup(made.directory)
+    store = new_store("sqlite")
+    with pytest.raises(CopyFailedError, match="QC database is not what the backup says: measurement"):
+        restore_backup(made.directory, store.tracker, store.qc, store.settings)
 
 
 def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Inspected, tmp_path: Path) -> None:
