@@ -26,10 +26,11 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.data import judging, quality_control, uploading
 from dcc.session.fetching import archive_transfer
 from dcc.settings import Settings
+from dcc.store.staging import PREPARED_FILE
 from tests.support.asking import column_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, seed_centre, seed_source
-from tests.support.healthy_installation import Inspected
+from tests.support.healthy_installation import GOOD, Inspected
 from tests.support.installations import Installation
 from tests.support.stores import Store
 
@@ -251,14 +252,40 @@ def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Insp
     (tmp_path / "secret").write_text(SECRET)
     (add / "link.zip").symlink_to(tmp_path / "secret")
     (add / "folder.zip.contents").symlink_to(tmp_path)
-    (add / "some.zip.part").write_text("half")
-    (add / ".some.zip.unpacking-1").mkdir()
+    contents = f"{GOOD.partition('/')[2]}.contents"
+    for unfinished in ("some.zip.part", "some.zip.part.json", ".some.zip", f"{contents}/{PREPARED_FILE}.specimen"):
+        (add / unfinished).write_text("half")
+    (add / ".some.zip.contents.unpacking-1").mkdir()
+    (add / ".some.zip.contents.unpacking-1" / "a.xml").write_text("half")
     os.mkfifo(add / "pipe.zip")
     after = backed_up(healthy_copy, tmp_path / "sets", with_staging=True)
     assert after.manifest.staging.files == before.manifest.staging.files
     for path in after.directory.rglob("*"):
         assert not path.is_symlink()
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+    verify_backup(after.directory)
+
+
+def test_what_leaves_staging_meanwhile_is_left_out_and_what_cannot_be_read_is_told(
+    healthy_copy: Inspected, tmp_path: Path
+) -> None:
+    of, archives = (
+        (healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings),
+        set(healthy_copy.staging.glob("add/*.zip")),
+    )
+
+    def clean(what: str, done: int, _: int) -> None:
+        if (what, done) == ("files in staging", 1):
+            for path in archives:
+                path.unlink()
+
+    made = make_backup(*of, tmp_path / "sets", on_progress=clean)
+    left = [path for path in healthy_copy.staging.rglob("*") if path.is_file()]
+    assert len(archives) > 2
+    assert made.manifest.staging.files == len(left) + 1
+    (healthy_copy.staging / "delete").touch()
+    with pytest.raises(BackupError, match="delete could not be read: Not a directory"):
+        make_backup(*of, tmp_path / "sets")
 
 
 APPLIED = "when documents are applied that the tracker has not heard of"
