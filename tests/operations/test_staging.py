@@ -1,15 +1,12 @@
 """What goes from staging: by age and phase, never what a session may want, never anything outside or unrecorded."""
 
 import os
-import sqlite3
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import pymysql
 import pytest
 from sqlalchemy import Engine, update
-from sqlalchemy.exc import OperationalError
 
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
@@ -39,7 +36,7 @@ from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstall
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_installations import PreparedInstallations
-from tests.support.raising import raising
+from tests.support.raising import contention, raising
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
@@ -458,14 +455,6 @@ def test_what_took_the_place_of_an_archive_meanwhile_stays_and_is_not_told_to_be
     assert removal.message.startswith("Its documents (4 bytes) went")
 
 
-def _contention(engine: Engine) -> Exception:
-    if engine.dialect.name == "sqlite":
-        locked = sqlite3.OperationalError("database is locked")
-        locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
-        return OperationalError("INSERT", {}, locked)
-    return OperationalError("INSERT", {}, pymysql.err.OperationalError(1213, "Deadlock found"))
-
-
 def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         assert failed.staged().keys() != WHOLE.keys()
@@ -480,7 +469,7 @@ def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkey
 
     def lost(*_: object) -> None:
         monkeypatch.undo()
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     _clean(failed)
@@ -494,7 +483,7 @@ def test_what_can_neither_be_recorded_nor_put_back_is_named_and_not_deleted(
 ) -> None:
     def lost(*_: object) -> None:
         monkeypatch.setattr(os, "link", raising(PermissionError(13, "Permission denied", "x.zip")))
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     with pytest.raises(CleaningError, match="Permission denied"):
@@ -508,7 +497,7 @@ def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
 ) -> None:
     def lost(*_: object) -> None:
         monkeypatch.setattr(cleanup, "refuse_during_session", raising(SessionActiveError("Session 2 is active.")))
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     with pytest.raises(SessionActiveError):
@@ -523,7 +512,7 @@ def test_what_may_not_go_any_more_when_the_database_is_back_stays(
     def lost(*_: object) -> None:
         monkeypatch.undo()
         monkeypatch.setattr(cleanup, "known_archives", lambda *_: {})
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     cleaned = _clean(failed)
