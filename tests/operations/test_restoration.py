@@ -184,6 +184,19 @@ def test_a_file_is_replaced_where_a_link_leads_unless_others_have_it_open(
     assert [path.name for path in other_disk.iterdir()] == ["qc.db"]
 
 
+def test_files_that_are_no_databases_any_more_are_replaced_on_request(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store("sqlite").init()
+    store.close()
+    for name in ("tracker.db", "qc.db"):
+        (store.settings.home / name).write_bytes(b"no database" * 1_000)
+    with pytest.raises(StorageNotEmptyError):
+        restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert restored(store, healthy_copy)
+
+
 def _damage_byte(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
