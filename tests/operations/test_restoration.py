@@ -189,10 +189,10 @@ def test_files_that_are_no_databases_any_more_are_replaced_on_request(
 ) -> None:
     store = new_store("sqlite").init()
     store.close()
-    for name in ("tracker.db", "qc.db"):
+    for name in ("qc.db", "tracker.db"):
         (store.settings.home / name).write_bytes(b"no database" * 1_000)
-    with pytest.raises(StorageNotEmptyError):
-        restore_backup(backup_set, store.tracker, store.qc, store.settings)
+        with pytest.raises(StorageNotEmptyError):
+            restore_backup(backup_set, store.tracker, store.qc, store.settings)
     restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert restored(store, healthy_copy)
 
@@ -368,14 +368,18 @@ def test_storage_moves_beside_no_session_into_no_data_and_notices_what_is_writte
         move()
     fill = Target.fill
 
-    def writing_meanwhile(*arguments: Any) -> Any:
-        result = fill(*arguments)
-        seed_centre(source.tracker, f"New{len(content(source.tracker)['centre'])}")
-        return result
+    def emptying_meanwhile(engine: Engine, table: str) -> Callable[..., Any]:
+        def filled(*arguments: Any) -> Any:
+            result = fill(*arguments)
+            execute_in(engine, f"DELETE FROM {table}")
+            return result
 
-    monkeypatch.setattr(targets.Target, "fill", writing_meanwhile)
-    with pytest.raises(CopyFailedError, match=r"written to while it was copied: centre \(\d+ rows, \d+ there\)"):
-        move()
+        return filled
+
+    for engine, table in ((source.tracker, "source_crawl"), (source.qc, "context_history")):
+        monkeypatch.setattr(targets.Target, "fill", emptying_meanwhile(engine, table))
+        with pytest.raises(CopyFailedError, match=rf"written to while it was copied: {table} \(0 rows, \d+ there\)"):
+            move()
     monkeypatch.undo()
     assert content(store.tracker)["centre"] == []
     move()
