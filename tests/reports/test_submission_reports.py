@@ -234,7 +234,7 @@ def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> N
 
 def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -> None:
     delete = "delete/H.2013-11-02.1.impc.zip"
-    data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments(animals=1))
+    data.run("add/H.2013-11-02.1.impc.zip", specimens(), experiments(animals=1))
     data.run(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2", first=2, animals=1))
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         desk = Desk(data, tracker, qc)
