@@ -60,6 +60,8 @@ def test_every_state_has_a_sensible_report(desk: Desk, key: str) -> None:
     assert shown["explanation"] in page.section("outcome")
     assert [sentence for sentence in shown["next"] if sentence not in page.section("next")] == []
     _says_the_same_of_causes(page, shown)
+    # Only wranglers are told whose cause it is, and what they can do about it.
+    assert "Centre" not in page.texts("//article//dt")
     _says_the_same_of_documents(page, shown)
     _says_the_same_of_what_came(page, shown)
 
@@ -182,6 +184,7 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         assert "It ended on" in page.section("course")
         cut = replace(report, sections=tuple(replace(one, total=one.total + 7) for one in sections))
         assert desk.page_of(cut).text.count("... and 7 more") == len(sections)
+        assert page.texts("//article//dt").count("Centre") == len(report.causes)
         _says_the_same_of_zips(page, shown)
         _says_the_same_of_causes(page, shown)
 
