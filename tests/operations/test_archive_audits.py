@@ -240,6 +240,10 @@ def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Set
     settings, folders = replicas(settings, tmp_path, 2)
     settings = settings.model_copy(update={"archive_audit_days": 3})
     keep(tracker, settings, tmp_path, 9)
+    # As a process leaves it that was killed long ago.
+    part = folders[0] / ".copy.part"
+    part.touch()
+    os.utime(part, (0, 0))
     for night in range(3):
         with writing(tracker) as connection:
             for number, checked in connection.execute(select(ArchiveCopy.id, ArchiveCopy.checked)).all():
@@ -247,6 +251,7 @@ def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Set
                 connection.execute(update(ArchiveCopy).where(ArchiveCopy.id == number).values(checked=earlier))
         done = audit_archives(tracker, settings, "night")
         assert [one.copies for one in done.audits] == [3, 3], night
+    assert not part.exists()
     with tracker.connect() as connection:
         assert min(connection.scalars(select(ArchiveCopy.checked))) > utc_now() - timedelta(days=2.5)
     # What is late after nights without an audit, beside the share of a night.
