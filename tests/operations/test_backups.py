@@ -269,10 +269,8 @@ def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Insp
 def test_what_leaves_staging_meanwhile_is_left_out_and_what_cannot_be_read_is_told(
     healthy_copy: Inspected, tmp_path: Path
 ) -> None:
-    of, archives = (
-        (healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings),
-        set(healthy_copy.staging.glob("add/*.zip")),
-    )
+    of = healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings
+    archives = list(healthy_copy.staging.glob("add/*.zip"))
 
     def clean(what: str, done: int, _: int) -> None:
         if (what, done) == ("files in staging", 1):

@@ -215,6 +215,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a manifest that names another file": lambda found: _rewrite(
         found, lambda said: said["tracker"]["file"].update(name="../tracker.db")
     ),
+    "a manifest of something else": lambda found: _rewrite(found, lambda said: said.update(made_by="other")),
     "a manifest of a later format": lambda found: _rewrite(found, lambda said: said.update(format_version=99)),
     "a manifest of a later schema": lambda found: _rewrite(found, lambda said: said["qc"].update(revision="0999")),
 }

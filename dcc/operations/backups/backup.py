@@ -127,6 +127,8 @@ def read_manifest(directory: Path) -> BackupManifest:
     path = directory / MANIFEST
     try:
         read: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if read["made_by"] != _MADE_BY:
+            raise ValueError(read["made_by"])
         version = int(read["format_version"])
         if version <= FORMAT_VERSION:
             # Sets of earlier versions name one session at most.
