@@ -22,6 +22,8 @@ def other_home(dcc: Dcc) -> Dcc:
 
 def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -> None:
     dcc.collect("add/H.2013-10-31.1.impc.zip")
+    alone = dcc.json("backup", dcc.root / "alone")["directory"]
+    assert dcc.json("backup", "--verify", alone)["archives"] is None
     sets = dcc.root / "sets"
     assert dcc.json("backup", sets, "--with-archives")["archives"] == {
         "copied": 1,

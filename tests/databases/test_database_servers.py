@@ -1,7 +1,11 @@
 """What database servers are taken, and what is said of those that are not."""
 
 import re
+from pathlib import Path
 
+from sqlalchemy import make_url
+
+from dcc.databases.engines import same_database
 from dcc.databases.server_requirements import defaults_problem, server_problem
 
 MARIADB = {"version": "10.11.19-MariaDB-0+deb12u1", "version_comment": "Debian 12", "max_allowed_packet": "16777216"}
@@ -32,6 +36,19 @@ def test_what_is_wrong_with_a_server_is_said_with_what_to_do() -> None:
         ({**MARIADB, "log_bin": "ON", "binlog_format": "STATEMENT"}, "Set binlog_format = ROW or MIXED"),
     ):
         assert re.search(said, server_problem(variables) or "")
+
+
+def test_one_database_is_known_by_each_spelling_of_its_url(tmp_path: Path) -> None:
+    """Else it would be copied onto itself."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "qc.db")
+    for one, other, is_same in (
+        (f"sqlite:///{tmp_path}/qc.db", f"sqlite:///{tmp_path}/link.db", True),
+        (f"sqlite:///{tmp_path}/qc.db", f"sqlite:///{tmp_path}/tracker.db", False),
+        ("mysql://dcc:x@127.0.0.1/qc", "mariadb://other@LocalHost:3306/qc", True),
+        ("mysql://dcc:x@127.0.0.1/qc", "mysql://dcc:x@127.0.0.1:3307/qc", False),
+        ("mysql://dcc:x@127.0.0.1/qc", "mysql://dcc:x@127.0.0.1/tracker", False),
+    ):
+        assert same_database(make_url(one), make_url(other)) is is_same, (one, other)
 
 
 def test_defaults_under_which_dagsters_tables_are_right() -> None:

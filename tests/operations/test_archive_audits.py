@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
-from dcc.operations.archive_audits import audit_archives, repair_archives
+from dcc.operations.archive_audits import ArchiveCopies, CatchUpResult, audit_archives, repair_archives
 from dcc.operations.platform_status import store_status
 from dcc.operations.staging.cleanup import RetentionVerdict, review_staging
 from dcc.runtime.clock import utc_now
@@ -150,6 +150,8 @@ def test_a_replica_that_stays_away_hides_no_archive_that_is_lost(
             [str(two)],
             False,
         )
+    one.rename(tmp_path / "away")
+    assert not repair_archives(tracker, settings, "tester").is_intact
 
 
 @pytest.mark.both_databases
@@ -159,7 +161,7 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     content = folder.put(KEY)
     installation.run_session()
     tracker, settings = installation.tracker, installation.settings
-    shutil.rmtree(settings.staging_directory)
+    (settings.staging_directory / KEY).write_bytes(b"other")
     (copy,) = (settings.home / "archive").glob("??/*")
     copy.write_bytes(b"other")
     done = audit_archives(tracker, settings, "tester", everything=True)
@@ -207,17 +209,41 @@ def test_a_copy_stays_known_as_good_while_its_replica_is_away(
     tracker: Engine, settings: Settings, tmp_path: Path
 ) -> None:
     """Also when another submission brings the same archive."""
-    settings, (_, two) = replicas(settings, tmp_path, 2)
+    settings, (one, two) = replicas(settings, tmp_path, 2)
     keep(tracker, settings, tmp_path, 1)
     two.rename(tmp_path / "away")
     keep(tracker, settings, tmp_path, 1)
     assert column_in(tracker, select(ArchiveCopy.state)) == ["good", "good"]
+    (copy,) = one.glob("??/*")
+    copy.write_bytes(b"other")
+    for _ in range(2):
+        done = audit_archives(tracker, settings, "tester", everything=True)
+        assert ([audit.copies for audit in done.audits], done.lost, done.is_intact) == ([1, 0], (), False)
+
+
+def test_copies_are_caught_up_with_while_there_is_time_and_one_that_is_there_already_is_not_lacking(
+    tracker: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    settings, (folder,) = replicas(settings, tmp_path, 1)
+    keep(tracker, settings, tmp_path, 1)
+    execute_in(tracker, update(ArchiveCopy).values(state="pending"))
+    with ArchiveCopies(tracker, settings) as copies:
+        assert list(copies.catch_up(0).lacking) == [str(folder)]
+        assert copies.catch_up() == CatchUpResult(copies=1)
+    execute_in(tracker, update(ArchiveCopy).values(state="pending"))
+    shutil.rmtree(folder)
+    folder.mkdir()
+    assert list(repair_archives(tracker, settings, "tester").caught_up.lacking) == [str(folder)]
 
 
 def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Settings, tmp_path: Path) -> None:
     settings, folders = replicas(settings, tmp_path, 2)
     settings = settings.model_copy(update={"archive_audit_days": 3})
     keep(tracker, settings, tmp_path, 9)
+    # As a process leaves it that was killed long ago.
+    part = folders[0] / ".copy.part"
+    part.touch()
+    os.utime(part, (0, 0))
     for night in range(3):
         with writing(tracker) as connection:
             for number, checked in connection.execute(select(ArchiveCopy.id, ArchiveCopy.checked)).all():
@@ -225,6 +251,7 @@ def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Set
                 connection.execute(update(ArchiveCopy).where(ArchiveCopy.id == number).values(checked=earlier))
         done = audit_archives(tracker, settings, "night")
         assert [one.copies for one in done.audits] == [3, 3], night
+    assert not part.exists()
     with tracker.connect() as connection:
         assert min(connection.scalars(select(ArchiveCopy.checked))) > utc_now() - timedelta(days=2.5)
     # What is late after nights without an audit, beside the share of a night.

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from dcc.errors import BackupActiveError, BackupError, DatabaseOutdatedError, DatabaseUnreachableError
+from dcc.databases.transactions import writing
+from dcc.errors import BackupActiveError, BackupError, CopyFailedError, DatabaseOutdatedError, DatabaseUnreachableError
 from dcc.operations.backups import backup
 from dcc.operations.backups.backup import BackupReport, BackupRequest, find_set, make_backup, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
@@ -25,10 +26,11 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.data import judging, quality_control, uploading
 from dcc.session.fetching import archive_transfer
 from dcc.settings import Settings
-from tests.support.asking import column_in, execute_in
+from dcc.store.staging import PREPARED_FILE
+from tests.support.asking import column_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, seed_centre, seed_source
-from tests.support.healthy_installation import Inspected
+from tests.support.healthy_installation import GOOD, Inspected
 from tests.support.installations import Installation
 from tests.support.stores import Store
 
@@ -76,9 +78,12 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
     references = ["", "env:A", "file:/a/Key:", "key:/a", "key:/a?passphrase=env:A", "key:/a?passphrase=file:/b"]
     # Some only look like references.
     secrets = [SECRET, f"Key:{SECRET}", f"ENV:{SECRET}", f"File:{SECRET}", f"key:/a?passphrase={SECRET}"]
-    for accesskey in [*references, *secrets, f" env:{SECRET}", f"{SECRET} of one that was removed"]:
+    for accesskey in [*references, *secrets, f" env:{SECRET}", *[f"{SECRET} of one that was removed"] * 40]:
         seed_source(store.tracker, centre, protocol="sftp", accesskey=accesskey)
-    execute_in(store.tracker, "DELETE FROM file_source WHERE id = 13")
+    with writing(store.tracker) as connection:
+        # Debian's SQLite overwrites what is deleted, others do not.
+        connection.exec_driver_sql("PRAGMA secure_delete = OFF")
+        connection.exec_driver_sql("DELETE FROM file_source WHERE id >= 13")
     with_them = make_backup(store.tracker, store.qc, settings, tmp_path / "with")
     without = make_backup(store.tracker, store.qc, settings, tmp_path / "without", BackupRequest(with_secrets=False))
     assert SECRET.encode() in (with_them.directory / "tracker.db").read_bytes()
@@ -86,6 +91,7 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
         assert SECRET.encode() not in path.read_bytes(), path
     told = verify_backup(without.directory).settings
     assert [told[f"DCC_{name.upper()}"] for name in list(given)[:3]] == ["***"] * 3
+    assert "DCC_MAX_RETRIES" not in told
     assert told["DCC_REFERENCE_COLONIES"].startswith("https://colonies.example/list?***#")
     target = new_store("sqlite")
     report = restore_backup(without.directory, target.tracker, target.qc, target.settings)
@@ -111,6 +117,7 @@ def test_sets_are_made_one_at_a_time_so_many_are_kept_and_nothing_else_is_touche
     folder = tmp_path / "sets"
     (folder / "dcc-20200101T000000Z").mkdir(parents=True)
     (folder / "notes").mkdir()
+    (folder / "notes" / "manifest.json").touch()
     # As a backup leaves it that was killed.
     left = folder / ".dcc-unfinished"
     left.mkdir()
@@ -130,7 +137,7 @@ def test_sets_are_made_one_at_a_time_so_many_are_kept_and_nothing_else_is_touche
         made = [backed_up(store, folder).directory]
     assert len(refused) == 1
     assert not left.exists()
-    made += [backed_up(store, folder).directory for _ in range(2)]
+    made += [backed_up(store, folder, keep=4).directory for _ in range(2)]
     assert sets_in(folder) == made
     assert find_set(folder) == made[-1]
     last = backed_up(store, folder, keep=2)
@@ -216,7 +223,9 @@ def test_a_backup_of_a_server_before_the_first_init_makes_no_directory(
     assert not (tmp_path / "sets").exists()
 
 
-def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, tmp_path: Path) -> None:
+def test_a_row_of_a_set_that_was_changed_is_found_out(
+    healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
+) -> None:
     made = backed_up(healthy_copy, tmp_path / "sets")
     with sqlite3.connect(made.directory / "qc.db") as file:
         file.execute("UPDATE measurement SET value = '99' WHERE id = 1")
@@ -232,6 +241,9 @@ def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, t
     (made.directory / "manifest.json").write_text(manifest)
     with pytest.raises(BackupError, match=r"qc\.db is damaged: measurement \(\d+ rows, \d+ there\)"):
         verify_backup(made.directory)
+    store = new_store("sqlite")
+    with pytest.raises(CopyFailedError, match="QC database is not what the backup says: measurement"):
+        restore_backup(made.directory, store.tracker, store.qc, store.settings)
 
 
 def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Inspected, tmp_path: Path) -> None:
@@ -240,14 +252,38 @@ def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Insp
     (tmp_path / "secret").write_text(SECRET)
     (add / "link.zip").symlink_to(tmp_path / "secret")
     (add / "folder.zip.contents").symlink_to(tmp_path)
-    (add / "some.zip.part").write_text("half")
-    (add / ".some.zip.unpacking-1").mkdir()
+    contents = f"{GOOD.partition('/')[2]}.contents"
+    for unfinished in ("some.zip.part", "some.zip.part.json", ".some.zip", f"{contents}/{PREPARED_FILE}.specimen"):
+        (add / unfinished).write_text("half")
+    (add / ".some.zip.contents.unpacking-1").mkdir()
+    (add / ".some.zip.contents.unpacking-1" / "a.xml").write_text("half")
     os.mkfifo(add / "pipe.zip")
     after = backed_up(healthy_copy, tmp_path / "sets", with_staging=True)
     assert after.manifest.staging.files == before.manifest.staging.files
     for path in after.directory.rglob("*"):
         assert not path.is_symlink()
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+    verify_backup(after.directory)
+
+
+def test_what_leaves_staging_meanwhile_is_left_out_and_what_cannot_be_read_is_told(
+    healthy_copy: Inspected, tmp_path: Path
+) -> None:
+    of = healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings
+    archives = list(healthy_copy.staging.glob("add/*.zip"))
+
+    def clean(what: str, done: int, _: int) -> None:
+        if (what, done) == ("files in staging", 1):
+            for path in archives:
+                path.unlink()
+
+    made = make_backup(*of, tmp_path / "sets", on_progress=clean)
+    left = [path for path in healthy_copy.staging.rglob("*") if path.is_file()]
+    assert len(archives) > 2
+    assert made.manifest.staging.files == len(left) + 1
+    (healthy_copy.staging / "delete").touch()
+    with pytest.raises(BackupError, match="delete could not be read: Not a directory"):
+        make_backup(*of, tmp_path / "sets")
 
 
 APPLIED = "when documents are applied that the tracker has not heard of"

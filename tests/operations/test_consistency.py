@@ -1,21 +1,25 @@
 """The consistency checker says nothing of what is well, and of what is broken that which is."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
+from dcc.operations.consistency.check import check_at_rest
+from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES, Inconsistency
+from dcc.operations.consistency.paged_rows import pages
 from dcc.operations.session_work import open_session
+from dcc.phases import Phase
+from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker import progress
-from dcc.tracker.models import FileSource
+from dcc.tracker.models import FileSource, ZipFile
 from dcc.tracker.register.file_sources import purge_source
 from dcc.tracker.submission_rows import find_submission
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import key_of
-from tests.support.healthy_installation import DAMAGED, GOOD, MISNAMED, Inspected
+from tests.support.healthy_installation import DAMAGED, FAULTY, GOOD, HELD, MISNAMED, Inspected
 
 Damage = Callable[[Inspected], None]
 
@@ -31,6 +35,24 @@ def test_nothing_is_said_of_faulty_submissions_nor_where_staging_was_cleaned(hea
     assert healthy_copy.check() == []
 
 
+def test_nothing_is_said_of_what_settings_leave_away_nor_of_a_source_shown_in_part_or_a_waived_finding(
+    healthy_copy: Inspected,
+) -> None:
+    changed = {"archive_keep_days": 1, "max_document_errors": 1}
+    healthy_copy.settings = healthy_copy.settings.model_copy(update=changed)
+    healthy_copy.damage(
+        "tracker", "DELETE FROM stored_archive", "UPDATE source_crawl SET listed = 0, outcome = 'partial'"
+    )
+    healthy_copy.damage(
+        "qc",
+        "INSERT INTO waiver (rule, valid_from, effect, reason, author, created) "
+        "VALUES ('E4', '2026-01-01', 'waive', 'try', 'me', '2026-01-01 00:00:00')",
+        "UPDATE finding SET is_active = 0, waiver_id = 1 WHERE id = (SELECT max(id) FROM finding WHERE rule = 'E4')",
+    )
+
+    assert healthy_copy.check() == []
+
+
 def test_submissions_may_have_no_source_after_one_was_removed_with_its_history(healthy_copy: Inspected) -> None:
     with healthy_copy.tracker.begin() as connection:
         for source_id in connection.scalars(select(FileSource.id)).all():
@@ -39,9 +61,13 @@ def test_submissions_may_have_no_source_after_one_was_removed_with_its_history(h
     assert healthy_copy.rules() & {"C1", "C3"} == set()
 
 
-def test_nothing_is_said_of_what_was_cancelled_or_opened_again(healthy_copy: Inspected) -> None:
+def test_nothing_is_said_of_what_was_withdrawn_or_cancelled_or_opened_again(healthy_copy: Inspected) -> None:
+    installation = healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings
+    for key in (GOOD, FAULTY, HELD):
+        withdraw_submission(*installation, key_of(key), author="me", reason="try")
+        assert healthy_copy.check() == [], key
     for change in (progress.cancel, progress.reopen):
-        for key in (DAMAGED, MISNAMED):
+        for key in (DAMAGED, MISNAMED, GOOD):
             za_id = in_reading(healthy_copy.tracker, find_submission, key_of(key)).za_id
             in_writing(healthy_copy.tracker, change, [za_id], "me", "try")
         assert healthy_copy.check() == [], change
@@ -60,6 +86,7 @@ HOW: dict[str, Callable[[str, Inspected], None]] = {
     "halve": partial(_write, content=lambda old: old[: len(old) // 2]),
     "flip": partial(_write, content=lambda old: old[:5] + bytes([old[5] ^ 1]) + old[6:]),
     "remove": lambda path, inspected: (inspected.staging / path).unlink(),
+    "fold": lambda path, inspected: ((inspected.staging / path).unlink(), (inspected.staging / path).mkdir()),
 }
 """What is done with the statement, or to the file in staging."""
 
@@ -91,7 +118,7 @@ C7: a document that is there twice
     tracker: INSERT INTO xml_file (zip_id, fname, centre_id, phase_id, status_id, last_update) SELECT zip_id,
     fname, centre_id, phase_id, status_id, last_update FROM xml_file WHERE id = {_newest("xml_file")}
 C8: an invalid document without a reason
-    tracker: DELETE FROM xml_log
+    tracker: UPDATE xml_log SET cleared = '2026-01-01'
 C11: a part of an archive that arrived
     begin: {GOOD}.part
 C14: a lifetime that ended before it began
@@ -134,6 +161,8 @@ C3: a submission back at its beginning
     tracker: UPDATE zip_action SET phase_id = 2, status_id = 3 WHERE id = {_GOOD_ID}
 C5: a document under way without a session
     tracker: {UNDER_WAY}
+C6: a session that ended and is said not to have
+    tracker: UPDATE crawling_session SET status = -1
 C8: a failed archive without a reason
     tracker: DELETE FROM zip_log
 C11: something half unpacked
@@ -154,8 +183,12 @@ C2: an archive that a source shows and that is said to be gone
     tracker: UPDATE file_source_has_zip SET gone_since = '2026-01-01' WHERE za_id = {_GOOD_ID}
 C5: a download under way without a session
     tracker: UPDATE zip_download SET phase_id = 1, status_id = 1 WHERE zf_id = {_GOOD_HOSTING}
+C6: a session without an end that is said to have ended
+    tracker: UPDATE crawling_session SET finish_time = NULL
 C10: half a document
     halve: {_SPECIMENS}
+C12: a refused document that the tracker says is through
+    qc: UPDATE document SET state = 'refused' WHERE id = {_newest("document")}
 C13: a version without a lifetime
     qc: DELETE FROM lifetime WHERE id = {_newest("lifetime")}
 C14: a lifetime that a refused document opened
@@ -167,13 +200,42 @@ C2: a source shown in part that has fewer archives than it showed
     tracker: UPDATE source_crawl SET listed = listed + 1, outcome = 'partial' WHERE id = {_newest("source_crawl")}
 C4: a download behind its documents
     tracker: UPDATE zip_download SET phase_id = 9, status_id = 3 WHERE zf_id = {_GOOD_HOSTING}
+C6: a task that ended and is said not to have
+    tracker: UPDATE session_task SET status = -1
 C9: half an archive under its final name
     halve: {GOOD}
 C10: a document with a byte changed
     flip: {_SPECIMENS}
+C12: a withdrawn document that the tracker says is through
+    qc: UPDATE document SET state = 'undone' WHERE id = {_newest("document")}
+C13: an old version without an end
+    qc: UPDATE specimen SET is_current = 0 WHERE id = 1
+C14: a lifetime that a withdrawn document opened
+    qc: UPDATE document SET state = 'undone' WHERE id = {_newest("document")}
+C16: a document that says too much of a context
+    qc: UPDATE document_context SET measurements = measurements + 1
+C19: a finding that does not count and is open
+    qc: UPDATE finding SET is_active = 0 WHERE id = 1
 
+C4: a download that failed, though its documents have not
+    tracker: UPDATE zip_download SET phase_id = 8, status_id = 5 WHERE zf_id = {_GOOD_HOSTING}
+C9: an archive that cannot be read
+    fold: {GOOD}
 C10: a document gone from beside another
     remove: {_SPECIMENS}
+C12: a held document that the tracker says is through
+    qc: UPDATE document SET state = 'held' WHERE id = {_newest("document")}
+C14: a lifetime that a held document opened
+    qc: UPDATE document SET state = 'held' WHERE id = {_newest("document")}
+C16: a context in another state than its history says
+    qc: UPDATE context_history SET state = 'other'
+C18: a document that passed, though its findings fail it
+    tracker: UPDATE xml_file SET status_id = 3 WHERE phase_id = 8 AND status_id = 5
+
+C12: a document that counts and the tracker says was withdrawn
+    tracker: UPDATE xml_file SET phase_id = 7, status_id = 4 WHERE id = {_newest("xml_file")}
+C16: a context with an issue that nobody raised
+    qc: UPDATE data_context SET issues = issues + 1
 
 C7: an archive that arrived twice
     tracker: INSERT INTO zip_download ({_COLUMNS}, phase_id, status_id, last_update) SELECT {_COLUMNS}, 6, 3,
@@ -209,7 +271,24 @@ def test_each_rule_of_the_databases_and_of_staging_has_a_case() -> None:
 def test_what_a_session_has_under_way_is_not_looked_at(healthy_copy: Inspected) -> None:
     healthy_copy.damage("tracker", UNDER_WAY)
 
-    with open_session(healthy_copy.tracker, healthy_copy.settings):
+    with open_session(healthy_copy.tracker, healthy_copy.settings) as session:
+        session.start_task(Phase.DATA, "try")
         assert healthy_copy.check() == []
 
     assert "C5" in healthy_copy.rules()
+
+    def beside_a_session(_: Connection) -> Iterator[Inconsistency]:
+        with open_session(healthy_copy.tracker, healthy_copy.settings):
+            yield Inconsistency("C5", "a document", "It is under way.")
+
+    assert check_at_rest(healthy_copy.tracker, healthy_copy.settings, beside_a_session) == []
+
+
+def test_of_what_is_broken_many_times_the_first_are_listed_and_the_others_counted(healthy_copy: Inspected) -> None:
+    unused = "INSERT INTO zip_file (file_name, last_update) VALUES ('{}', '2026-01-01')"
+    healthy_copy.damage("tracker", *map(unused.format, range(22)))
+    assert [one.subject for one in healthy_copy.check()] == [*map(str, range(20)), "2 others"]
+
+    with healthy_copy.tracker.connect() as connection:
+        read = [[row.id for row in page] for page in pages(connection, select(ZipFile.id), ZipFile.id, size=29)]
+    assert read == [[*range(1, 30)], [30]]

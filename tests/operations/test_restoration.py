@@ -25,7 +25,7 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.operations.backups import restoration, targets
 from dcc.operations.backups.backup import BackupRequest, make_backup
-from dcc.operations.backups.restoration import restore_backup
+from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.operations.backups.targets import Target, migrate_storage
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.session_work import open_session
@@ -131,6 +131,8 @@ def test_what_holds_data_is_replaced_only_on_request_beside_no_session_and_as_a_
     _damage_byte(copy)
     staging.parent.mkdir(exist_ok=True)
     staging.write_text("no directory")
+    with pytest.raises(BackupError, match=f"{copy} is missing or damaged"):
+        verify_backup(backup_set)
     for reason in (f"{copy} is missing or damaged", "could not be put back: Not a directory"):
         with pytest.raises(BackupError, match=reason):
             restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
@@ -182,6 +184,19 @@ def test_a_file_is_replaced_where_a_link_leads_unless_others_have_it_open(
     assert [path.name for path in other_disk.iterdir()] == ["qc.db"]
 
 
+def test_files_that_are_no_databases_any_more_are_replaced_on_request(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store("sqlite").init()
+    store.close()
+    for name in ("qc.db", "tracker.db"):
+        (store.settings.home / name).write_bytes(b"no database" * 1_000)
+        with pytest.raises(StorageNotEmptyError):
+            restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert restored(store, healthy_copy)
+
+
 def _damage_byte(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -200,6 +215,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a manifest that names another file": lambda found: _rewrite(
         found, lambda said: said["tracker"]["file"].update(name="../tracker.db")
     ),
+    "a manifest of something else": lambda found: _rewrite(found, lambda said: said.update(made_by="other")),
     "a manifest of a later format": lambda found: _rewrite(found, lambda said: said.update(format_version=99)),
     "a manifest of a later schema": lambda found: _rewrite(found, lambda said: said["qc"].update(revision="0999")),
 }
@@ -257,6 +273,11 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date_and_what_has_one_is_repl
     with pytest.raises(DccError, match="dcc init"):
         require_current(old.tracker)
     made = make_backup(old.tracker, old.qc, old.settings, tmp_path / "older")
+    # Earlier versions named one session, or none.
+    _rewrite(made.directory, lambda said: said.update(session=said.pop("sessions") or None))
+    # Later ones may count other tables.
+    _rewrite(made.directory, lambda said: said["qc"]["tables"].update(other=said["tracker"]["tables"]["centre"]))
+    verify_backup(made.directory)
     assert (made.manifest.tracker.revision, made.manifest.qc.revision) == ("0001", "0004")
     restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert usable(store)
@@ -348,14 +369,18 @@ def test_storage_moves_beside_no_session_into_no_data_and_notices_what_is_writte
         move()
     fill = Target.fill
 
-    def writing_meanwhile(*arguments: Any) -> Any:
-        result = fill(*arguments)
-        seed_centre(source.tracker, f"New{len(content(source.tracker)['centre'])}")
-        return result
+    def emptying_meanwhile(engine: Engine, table: str) -> Callable[..., Any]:
+        def filled(*arguments: Any) -> Any:
+            result = fill(*arguments)
+            execute_in(engine, f"DELETE FROM {table}")
+            return result
 
-    monkeypatch.setattr(targets.Target, "fill", writing_meanwhile)
-    with pytest.raises(CopyFailedError, match=r"written to while it was copied: centre \(\d+ rows, \d+ there\)"):
-        move()
+        return filled
+
+    for engine, table in ((source.tracker, "source_crawl"), (source.qc, "context_history")):
+        monkeypatch.setattr(targets.Target, "fill", emptying_meanwhile(engine, table))
+        with pytest.raises(CopyFailedError, match=rf"written to while it was copied: {table} \(0 rows, \d+ there\)"):
+            move()
     monkeypatch.undo()
     assert content(store.tracker)["centre"] == []
     move()

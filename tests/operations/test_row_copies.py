@@ -36,7 +36,7 @@ from dcc.operations.backups.targets import Target, drop_tables, migrate_storage
 from dcc.qc.database import QC_DATABASE
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
-from tests.support.asking import in_reading, rows_in
+from tests.support.asking import column_in, in_reading, rows_in
 from tests.support.databases import seed_centre
 from tests.support.prepared_databases import PreparedFile
 from tests.support.stores import BOTH_KINDS, Store, content
@@ -134,8 +134,14 @@ def test_every_row_is_the_same_after_the_way_from_sqlite_to_mariadb_and_back(
     assert again.manifest.qc.tables == made.manifest.qc.tables
     restore_backup(again.directory, last.tracker, last.qc, last.settings)
     assert [content(last.tracker), content(last.qc)] == expected
+    for one, other in ((first.tracker, last.tracker), (first.qc, last.qc)):
+        assert column_in(other, _PARTS) == column_in(one, _PARTS)
     # Ids that were given, and whose rows were removed, are not given again.
     assert (_next_id(on_server.tracker), _next_id(last.tracker)) == (ids + 1, ids + 1)
+
+
+_PARTS = "SELECT name FROM sqlite_master ORDER BY name"
+"""Tables, indexes, views and triggers."""
 
 
 def _next_id(engine: Engine) -> int:

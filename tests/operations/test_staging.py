@@ -1,15 +1,12 @@
 """What goes from staging: by age and phase, never what a session may want, never anything outside or unrecorded."""
 
 import os
-import sqlite3
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import pymysql
 import pytest
 from sqlalchemy import Engine, update
-from sqlalchemy.exc import OperationalError
 
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
@@ -39,7 +36,7 @@ from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstall
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_installations import PreparedInstallations
-from tests.support.raising import raising
+from tests.support.raising import contention, raising
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
@@ -130,15 +127,17 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (root / "add" / "y.zip.contents" / "link").symlink_to(outside)
     (root / "add" / "z.zip").symlink_to(outside / "x.zip.contents" / "secret")
     (root / "add" / "w.zip.contents").symlink_to(outside / "x.zip.contents")
+    (root / "add" / "v.zip").mkdir()
     (root / "edit").symlink_to(outside)
     (root / "notes.txt").write_bytes(b"1")
     (root / "lost+found").mkdir()
     left_over = "add/.y.zip.contents.unpacking-1"
     (root / left_over).mkdir()
     found = {one.place: one for one in read_staging(root)}
-    assert list(found) == ["add/y.zip", left_over, "add/w.zip.contents", "add/z.zip", "edit", "notes.txt"]
-    assert found["add/y.zip"].bytes == 6
-    assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {StagedKind.UNKNOWN}
+    others = ["add/v.zip", "add/w.zip.contents", "add/z.zip", "edit", "notes.txt"]
+    assert list(found) == ["add/y.zip", left_over, *others]
+    assert (found["add/y.zip"].bytes, read_staging(root, within=False)[0].bytes) == (6, 4)
+    assert {entry.kind for place in others for entry in found[place].entries} == {StagedKind.UNKNOWN}
     for place, verdict, reason in (
         ("edit", RetentionVerdict.KEEP, "a link, which is not followed"),
         (left_over, RetentionVerdict.REMOVE, "a left-over of a process that was killed"),
@@ -159,6 +158,8 @@ class TestAside:
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
         root = tmp_path / "staging"
+        (tmp_path / "other disk").mkdir()
+        root.symlink_to(tmp_path / "other disk")
         (tmp_path / "precious").mkdir()
         (tmp_path / "precious" / "file").touch()
         (root / "add" / "x.zip.contents").mkdir(parents=True)
@@ -214,7 +215,7 @@ class TestAside:
         assert [path.name for path in (root / "add" / "x.zip.contents").iterdir()] == ["b.xml"]
         assert (root / "notes").read_bytes() == b"old"
         assert (root / "add" / "y.zip").is_symlink()
-        assert "x.zip, x.zip.contents" in caplog.text
+        assert "(others have its name by now): x.zip, x.zip.contents" in caplog.text
         assert remove_leftovers(root) == 1
         assert list(root.rglob(".*")) == []
 
@@ -297,15 +298,20 @@ def test_a_document_that_waits_to_be_confirmed_keeps_its_archive(through: DataIn
     held = through.with_settings(hold_threshold=0)
     held.run()
     assert held.states()[edit] == "upload pending"
-    assert _verdicts(_clean(held).removed) == {ZIP: RetentionVerdict.REMOVE}
+    assert _verdicts(_clean(held, "xsd").removed) == {ZIP: RetentionVerdict.REMOVE}
+    # As a session leaves it that was killed within the upload.
+    for status, now in ((Status.PENDING, Status.RUNNING), (Status.RUNNING, Status.PENDING)):
+        execute_in(held.tracker, update(XmlFile).where(XmlFile.status_id == int(status)).values(status_id=int(now)))
+        assert _clean(held, "xsd").removed == []
     (confirmed,) = held.confirm(edit, author="me", reason="meant so")
     assert confirmed.status is Status.DONE
 
 
 @only_sqlite
 def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_the_end(data: DataInstallation) -> None:
-    data.put(ZIP, specimens())
+    data.put(ZIP, specimens(), {EXPERIMENTS: b"<no/>"})
     data.validate()
+    assert data.states() == {ZIP: "xsd failed"}
     assert _clean(data).removed == []
     # As a session leaves it that was killed.
     execute_in(data.tracker, update(XmlFile).values(status_id=Status.RUNNING))
@@ -315,7 +321,7 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     data.take_up()
     assert data.states() == {ZIP: "zip_name done"}
     data.run()
-    assert data.states() == {ZIP: "qc done"}
+    assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "xsd failed"}
 
 
 def test_nothing_is_removed_beside_a_session_and_what_cannot_be_is_said(
@@ -349,6 +355,7 @@ def test_a_session_cleans_only_if_the_settings_say_so_and_that_of_a_group_only_w
         (notice,) = cleaning.run_session(group=group).closing_notices
         assert notice.startswith("Removed ")
         assert set(damaged.staged()) == left
+    assert cleaning.run_session().closing_notices == ()
 
 
 @only_sqlite
@@ -377,8 +384,9 @@ def test_a_cleaning_that_was_killed_leaves_nothing_behind(
 
 @only_sqlite
 def test_unknown_files_stay_unless_they_are_asked_for_and_scratch_directories_are_the_workers(
-    installation: Installation,
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cleanup, "_AT_ONCE", 2)
     staging = installation.settings.staging_directory
     for place in (".batches/.scratch-1", ".workers-7/add"):
         (staging / place).mkdir(parents=True)
@@ -386,7 +394,7 @@ def test_unknown_files_stay_unless_they_are_asked_for_and_scratch_directories_ar
     assert _clean(installation, unknown=True).removed == []
     assert (staging / ".batches/.scratch-1").is_dir()
     (staging / "add").mkdir()
-    theirs = {"notes.txt", "add/H.2099-01-01.1.impc.zip", os.fsdecode(b"add/\xff.zip")}
+    theirs = {"notes.removed-1", "add/H.2099-01-01.1.impc.zip", os.fsdecode(b"add/\xff.zip")}
     for name in theirs:
         (staging / name).write_text("put there by hand")
     _clean(installation)
@@ -447,14 +455,6 @@ def test_what_took_the_place_of_an_archive_meanwhile_stays_and_is_not_told_to_be
     assert removal.message.startswith("Its documents (4 bytes) went")
 
 
-def _contention(engine: Engine) -> Exception:
-    if engine.dialect.name == "sqlite":
-        locked = sqlite3.OperationalError("database is locked")
-        locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
-        return OperationalError("INSERT", {}, locked)
-    return OperationalError("INSERT", {}, pymysql.err.OperationalError(1213, "Deadlock found"))
-
-
 def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         assert failed.staged().keys() != WHOLE.keys()
@@ -469,7 +469,7 @@ def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkey
 
     def lost(*_: object) -> None:
         monkeypatch.undo()
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     _clean(failed)
@@ -483,7 +483,7 @@ def test_what_can_neither_be_recorded_nor_put_back_is_named_and_not_deleted(
 ) -> None:
     def lost(*_: object) -> None:
         monkeypatch.setattr(os, "link", raising(PermissionError(13, "Permission denied", "x.zip")))
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     with pytest.raises(CleaningError, match="Permission denied"):
@@ -497,7 +497,7 @@ def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
 ) -> None:
     def lost(*_: object) -> None:
         monkeypatch.setattr(cleanup, "refuse_during_session", raising(SessionActiveError("Session 2 is active.")))
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     with pytest.raises(SessionActiveError):
@@ -512,7 +512,7 @@ def test_what_may_not_go_any_more_when_the_database_is_back_stays(
     def lost(*_: object) -> None:
         monkeypatch.undo()
         monkeypatch.setattr(cleanup, "known_archives", lambda *_: {})
-        raise _contention(failed.tracker)
+        raise contention(failed.tracker)
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     cleaned = _clean(failed)

@@ -3,21 +3,23 @@
 from datetime import date, timedelta
 
 import pytest
+from sqlalchemy import update
 
 from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Status
-from dcc.reports.overdue import activity_of_centres, late_centres
+from dcc.reports.overdue import activity_of_centres, crawled_sources, late_centres
 from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
+from dcc.tracker.models import Centre, SourceCrawlRow, ZipAction
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import select_submissions
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import DeltaStrategy
-from tests.support.asking import in_reading, in_writing
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 
@@ -42,6 +44,27 @@ def test_a_centre_is_silent_when_it_is_unusual_for_it(
         )
         assert found.silent == silent, found
     assert found.within_days == silent_after
+
+
+def test_a_source_is_overdue_since_it_was_listed_however_often_it_is_tried_and_a_centre_silent_since_its_newest_archive(
+    installation: Installation,
+) -> None:
+    tracker, folder, now = installation.tracker, installation.add_folder(), utc_now()
+    folder.put("add/H.2013-10-31.1.impc.zip", b"x")
+    installation.crawl()
+    execute_in(tracker, update(ZipAction).values(last_update=now - timedelta(days=100)))
+    folder.put("add/H.2013-10-31.2.impc.zip", b"x")
+    installation.crawl()
+    (heard,) = in_reading(tracker, activity_of_centres, installation.settings, now)
+    assert (heard.silent, heard.heard is not None and heard.heard > now - timedelta(hours=1)) == (False, True)
+    execute_in(tracker, update(SourceCrawlRow).values(finish_time=now - timedelta(hours=100)))
+    folder.path.rename(folder.path.with_name("away"))
+    installation.crawl()
+    (source,) = in_reading(tracker, crawled_sources, installation.settings, utc_now())
+    assert (source.overdue, source.is_tried) == (True, True)
+    execute_in(tracker, update(Centre).values(is_active=False))
+    for told in (crawled_sources, activity_of_centres):
+        assert in_reading(tracker, told, installation.settings, now) == []
 
 
 def test_days_in_names_that_lie_millennia_apart_are_no_fault(installation: Installation) -> None:

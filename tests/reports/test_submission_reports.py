@@ -60,6 +60,8 @@ def test_every_state_has_a_sensible_report(desk: Desk, key: str) -> None:
     assert shown["explanation"] in page.section("outcome")
     assert [sentence for sentence in shown["next"] if sentence not in page.section("next")] == []
     _says_the_same_of_causes(page, shown)
+    # Only wranglers are told whose cause it is, and what they can do about it.
+    assert "Centre" not in page.texts("//article//dt")
     _says_the_same_of_documents(page, shown)
     _says_the_same_of_what_came(page, shown)
 
@@ -182,6 +184,7 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         assert "It ended on" in page.section("course")
         cut = replace(report, sections=tuple(replace(one, total=one.total + 7) for one in sections))
         assert desk.page_of(cut).text.count("... and 7 more") == len(sections)
+        assert page.texts("//article//dt").count("Centre") == len(report.causes)
         _says_the_same_of_zips(page, shown)
         # Of a name that tells no centre, the source's.
         listed = page.table("Archives, those that need correction first") if shown["zips"] else []
@@ -238,7 +241,7 @@ def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> N
 
 def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -> None:
     delete = "delete/H.2013-11-02.1.impc.zip"
-    data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments(animals=1))
+    data.run("add/H.2013-11-02.1.impc.zip", specimens(), experiments(animals=1))
     data.run(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2", first=2, animals=1))
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         desk = Desk(data, tracker, qc)

@@ -146,6 +146,10 @@ def test_reports_come_with_the_session_and_go_with_the_archive(installation: Ins
     page = report_path(keeping.settings, SubmissionKey(Action.ADD, "H.2013-11-01.2.impc.zip"))
     assert any("Kept 1 submission reports" in notice for notice in result.closing_notices)
     assert json.loads(page.with_suffix(".json").read_text("utf-8"))["qc_missing"]
+    part = keeping.settings.staging_directory / "add/H.2013-11-01.2.impc.zip.part"
+    part.touch()
+    clean(keeping.tracker, keeping.settings, review_staging(keeping.tracker, keeping.settings))
+    assert (part.exists(), page.exists()) == (False, True)
     at_once = keeping.with_settings(staging_keep_failed_days=0).settings
     cleaned = clean(keeping.tracker, at_once, review_staging(keeping.tracker, at_once))
     assert [decision.staged.place for decision in cleaned.removed] == ["add/H.2013-11-01.2.impc.zip"]

@@ -6,17 +6,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
+from itertools import cycle
 from traceback import format_exception
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, delete, event, func, make_url, select, text, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import database_label
 from dcc.databases.schema import init_database, require_current
-from dcc.databases.transactions import insert_rows, run_writing, writing
-from dcc.errors import ConfigurationError, TrackerUnreachableError
+from dcc.databases.transactions import insert_rows, run_patiently, run_writing, writing
+from dcc.errors import ConfigurationError, QcDatabaseUnreachableError, TrackerUnreachableError
 from dcc.settings import Settings, load_settings
 from dcc.tracker.database import exception_id, open_tracker
 from dcc.tracker.models import (
@@ -44,6 +46,7 @@ from tests.support.databases import (
     seed_source,
     seed_submission,
 )
+from tests.support.raising import contention, raising
 from tests.support.threads import at_once
 
 NOON = datetime(2026, 1, 31, 12, 0, 0)
@@ -169,6 +172,43 @@ def test_work_that_runs_into_a_deadlock_is_done_again(tracker: Engine) -> None:
             done.result()
     assert len(tries) == 3
     assert column_in(tracker, select(CrawlingSession.status)) == [2, 2]
+
+
+def test_what_a_database_refused_to_commit_is_done_again(tracker: Engine) -> None:
+    tries: list[int] = []
+
+    def refuse(_: Connection) -> None:
+        if len(tries) == 2:
+            raise contention(tracker)
+
+    def work(connection: Connection) -> list[int]:
+        tries.append(1)
+        return insert_rows(connection, CrawlingSession, [SESSION] * len(tries))
+
+    event.listen(tracker, "commit", refuse)
+    first, second = (run_writing(tracker, work, patience_seconds=30) for _ in range(2))
+    assert (len(first), len(second)) == (1, 3)
+    assert column_in(tracker, select(CrawlingSession.id)) == first + second
+
+
+@only_sqlite
+def test_a_database_is_waited_for_no_longer_than_its_engine_says_and_other_writers_are(tracker: Engine) -> None:
+    brief = tracker.execution_options(**{OUTAGE_SECONDS: 0.3})
+    away, busy = TrackerUnreachableError("It is away."), contention(tracker)
+
+    def seconds(patience: float | None, *errors: Exception) -> float:
+        began, coming = time.monotonic(), cycle(errors)
+        with pytest.raises(TrackerUnreachableError):
+            run_patiently(brief, lambda: raising(next(coming))(), patience_seconds=patience)
+        return time.monotonic() - began
+
+    for patience in (None, 60):
+        assert 0.02 < seconds(patience, away) < 30
+    assert seconds(1, busy) > 0.3
+    assert seconds(1, away, busy) > 0.3
+    for error in (QcDatabaseUnreachableError("It is away."), IntegrityError("INSERT", {}, Exception())):
+        with pytest.raises(type(error)):
+            run_patiently(brief, raising(error))
 
 
 @only_sqlite

@@ -206,11 +206,10 @@ def remove_secrets(path: Path, database: Database, on_progress: Progress) -> dic
     References to secrets (`env:`, `file:`, `key:`) stay. Raises sqlite3.Error.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        file.execute("PRAGMA secure_delete = ON")
         file.create_function("is_secret", 1, _is_secret, deterministic=True)
         file.execute("UPDATE file_source SET accesskey = ? WHERE is_secret(accesskey)", (LEFT_OUT_KEY,))
+        # Writes the file anew, without free pages.
         file.execute("VACUUM")
-    fsync(path)
     with open_file(path, database) as connection:
         return sum_tables(connection, database, f"rows of the {database.name} without secrets", on_progress)
 
@@ -221,8 +220,8 @@ def _is_secret(accesskey: object) -> bool:
         return False
     text = str(accesskey)
     if text.startswith("key:"):
-        _, named, passphrase = text.partition("?passphrase=")
-        return bool(named) and bool(passphrase) and not passphrase.startswith(_REFERENCES)
+        _, _, passphrase = text.partition("?passphrase=")
+        return bool(passphrase) and not passphrase.startswith(_REFERENCES)
     return not text.startswith(_REFERENCES)
 
 

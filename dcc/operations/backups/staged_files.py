@@ -45,7 +45,7 @@ class StagedFile:
 
 
 def list_files(staging: Path, copy_to: Path | None, on_progress: FilesProgress) -> Iterator[StagedFile]:
-    """Every archive and document in staging, in order; each is copied below `copy_to` if that is given.
+    """Every archive and document in staging; each is copied below `copy_to` if that is given.
 
     A file that disappears while it is read is left out. `on_progress` is called with the number of files so far. Raises
     BackupError for a file or folder that cannot be read.
@@ -64,13 +64,12 @@ def _paths(staging: Path) -> Iterator[Path]:
         for folder, folders, names in os.walk(staging / action, onerror=_refuse_unread):
             here = Path(folder)
             if here == staging / action:
-                folders[:] = sorted(name for name in folders if name.endswith(CONTENTS) and not name.startswith("."))
+                folders[:] = [name for name in folders if name.endswith(CONTENTS)]
                 names = [name for name in names if not name.startswith(".") and not name.endswith((PART, PART_ORIGIN))]
             else:
-                folders.sort()
                 # A session makes these again.
                 names = [name for name in names if not name.startswith(PREPARED_FILE)]
-            yield from (here / name for name in sorted(names))
+            yield from (here / name for name in names)
 
 
 def _refuse_unread(error: OSError) -> None:

@@ -148,8 +148,6 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Wrong:
                 f"It says that it has {row.measurements:,} measurements (checksum {row.checksum}); counted are "
                 f"{number[key]:,} ({checksum[key]:032x}). {_RECOUNT}",
             )
-    for key in set(number) - set(keys.values()):
-        yield _name(key), f"It has {number[key]:,} measurements and is not there. {_RECOUNT}"
     parts = select(SHARE).join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)
     for row in qc.execute(parts):
         of_documents[row.document_id, keys[row.context_id]] -= row.measurements

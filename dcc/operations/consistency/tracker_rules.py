@@ -18,7 +18,7 @@ from dcc.errors import BadFileNameError
 from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
-from dcc.operations.consistency.paged_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
+from dcc.operations.consistency.paged_rows import download_state, pages, sources_were_purged, zip_pages
 from dcc.outcomes import CrawlOutcome, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file
@@ -139,7 +139,7 @@ def download_states(connection: Connection) -> Wrong:
         .group_by(XmlFile.download_id, XmlFile.phase_id, XmlFile.status_id)
     )
     query = select(ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id)
-    for page in pages(connection, query, ZipDownload.id, PAGE):
+    for page in pages(connection, query, ZipDownload.id):
         of_download: dict[int, set[State]] = {}
         for child in connection.execute(children, {"ids": [row.id for row in page]}):
             of_download.setdefault(child.download_id, set()).add(state_of(child))

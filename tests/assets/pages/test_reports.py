@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+from datetime import date
 from io import BytesIO
 from zipfile import ZipFile
 
@@ -18,10 +19,11 @@ from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from dcc.databases.transactions import writing
-from dcc.errors import TrackerUnreachableError
+from dcc.errors import ConfigurationError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase
+from dcc.reports.submissions.board import filter_of_query
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import Centre
 from dcc.tracker.queries.submission_filters import SubmissionFilter
@@ -176,6 +178,17 @@ def test_a_cell_of_the_board_leads_to_the_report_of_its_only_archive_and_else_to
     shown.data.validate()
     several = ask("/dcc/board")[2].decode()
     assert cell.format("/dcc/board?centre=H&amp;phase=unzip&amp;status=failed#archives") in several
+
+
+def test_what_an_address_asks_of_the_board_restricts_it_or_is_refused() -> None:
+    for query in ({}, dict.fromkeys(("centre", "phase", "status", "from", "to", "page"), "")):
+        assert filter_of_query(query) == (SubmissionFilter(), 1)
+    asked = filter_of_query({"centre": "-", "phase": "unzip", "from": "2026-11-25", "page": "1000000"})
+    assert asked == (SubmissionFilter(centre="", phase=Phase.UNZIP, first_day=date(2026, 11, 25)), 1_000_000)
+    wrong = [("page", page) for page in ("0", "1000001", "9" * 5_000, "\u00b2")]
+    for name, value in (*wrong, ("phase", "tea"), ("to", "2026-13-01")):
+        with pytest.raises(ConfigurationError):
+            filter_of_query({name: value})
 
 
 def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(shown: Shown) -> None:
