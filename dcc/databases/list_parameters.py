@@ -24,6 +24,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     func,
+    literal,
     select,
     update,
 )
@@ -109,7 +110,16 @@ def as_json(given: Iterable[int] | Iterable[str] | Iterable[Sequence[int]]) -> s
 
 def numbers_in(parameter: str) -> Select[Any]:
     """The numbers of a parameter, for `column.in_(...)`."""
-    return select(_Numbers(bindparam(parameter)).table_valued(Column("value", BIG)).c.value)
+    return _numbers(bindparam(parameter))
+
+
+def these_numbers(numbers: Iterable[int]) -> Select[Any]:
+    """As `numbers_in`, with the numbers themselves."""
+    return _numbers(literal(as_json(numbers)))
+
+
+def _numbers(parameter: BindParameter[Any]) -> Select[Any]:
+    return select(_Numbers(parameter).table_valued(Column("value", BIG)).c.value)
 
 
 def texts_in(parameter: str) -> Select[Any]:
@@ -117,9 +127,18 @@ def texts_in(parameter: str) -> Select[Any]:
     return select(texts_given(parameter).c.value)
 
 
+def these_texts(texts: Iterable[str]) -> Select[Any]:
+    """As `texts_in`, with the texts themselves."""
+    return select(_texts(literal(as_json(texts))).c.value)
+
+
 def texts_given(parameter: str) -> TableValuedAlias:
     """A table of a parameter's texts, with the column `value`, to be joined with others."""
-    return _Texts(bindparam(parameter)).table_valued(Column("value", String))
+    return _texts(bindparam(parameter))
+
+
+def _texts(parameter: BindParameter[Any]) -> TableValuedAlias:
+    return _Texts(parameter).table_valued(Column("value", String))
 
 
 def pairs_in(parameter: str) -> TableValuedAlias:

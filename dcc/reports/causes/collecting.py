@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, select
 
-from dcc.databases.list_parameters import as_json, numbers_in
+from dcc.databases.list_parameters import these_numbers
 from dcc.outcomes import SubmissionKey
 from dcc.reports.causes.cause import Cause, Facts, count_causes
 from dcc.reports.causes.crawl_facts import crawl_facts
@@ -86,8 +86,7 @@ def _scope(tracker: Connection, subject: SubmissionKey | SessionEntry | str | No
         touched = session_submission_ids(tracker, subject)
         query = select(ZipAction.id, *KEY).join(ZipFile).where(ZipAction.id.in_(touched), ~is_acknowledged())
         rows = tracker.execute(query).all()
-        za_ids = numbers_in("of_scope").params(of_scope=as_json(row.id for row in rows))
-        return Scope(zips=list(map(submission_key_of, rows)), za_ids=za_ids)
+        return Scope(zips=list(map(submission_key_of, rows)), za_ids=these_numbers(row.id for row in rows))
     return Scope(centre=subject, acknowledged=acknowledged_keys(tracker))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, not_, or_, select, true
 
-from dcc.databases.list_parameters import as_json, sorted_chunks, texts_in
+from dcc.databases.list_parameters import sorted_chunks, these_texts
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.qc.models import DOCUMENT
@@ -61,8 +61,8 @@ def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
         others = []
         for action in Action:
             if names := [key.file_name for key in scope.acknowledged if key.action is action]:
-                listed = texts_in(f"acknowledged_{action}").params({f"acknowledged_{action}": as_json(names)})
-                others.append(not_(and_(DOCUMENT.c.zip_action == action.value, DOCUMENT.c.zip_file.in_(listed))))
+                listed = DOCUMENT.c.zip_file.in_(these_texts(names))
+                others.append(not_(and_(DOCUMENT.c.zip_action == action.value, listed)))
         yield and_(of_centre, *others)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select
 
 from dcc.databases.columns import UtcDateTime
-from dcc.databases.list_parameters import as_json, numbers_in
+from dcc.databases.list_parameters import these_numbers
 from dcc.outcomes import NO_ROOM, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
@@ -123,7 +123,7 @@ def session_submission_ids(connection: Connection, session: SessionEntry) -> Sel
     changed = ZipAction.last_update.between(first, last)
     touched = select(ZipAction.id).where(or_(changed, ZipAction.id.in_(downloaded)))
     wanted = touched if session.centres is None else touched.where(of_centres(session.centres))
-    return numbers_in("touched").params(touched=as_json(connection.scalars(wanted)))
+    return these_numbers(connection.scalars(wanted))
 
 
 def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
