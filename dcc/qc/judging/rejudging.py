@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
 
-from dcc.databases.list_parameters import change_rows, only_compared, rows_with, sorted_chunks
+from dcc.databases.list_parameters import change_rows, rows_with, sorted_chunks
 from dcc.qc.apply.versions import is_lifetime_of
 from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
@@ -31,6 +31,7 @@ from dcc.qc.models import (
     SPECIMEN,
     WAIVER,
 )
+from dcc.qc.rows.documents import has_state
 from dcc.rules.checking import ABOUT_SPECIMENS
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.waivers import Waiver
@@ -38,8 +39,7 @@ from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, 
 
 _IS_OPEN: Final = FINDING.c.closed.is_(None)
 _IS_UNDO: Final = DOCUMENT.c.action == DocumentAction.UNDO.value
-# Documents are looked up by ids, such as those of findings: most of all documents are applied.
-_APPLIED: Final = only_compared(DOCUMENT.c.state) == DocumentState.APPLIED.value
+_APPLIED: Final = has_state(DocumentState.APPLIED)
 _STANDS: Final = and_(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_not(None))
 _ABOUT_SPECIMENS: Final = select(FINDING.c.id).where(FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
 _MORE: Final = select(FINDING.c.id).where(FINDING.c.rule == MORE_RULE, FINDING.c.is_active).limit(1)

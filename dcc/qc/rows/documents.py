@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select, update
 
 from dcc.databases.list_parameters import IDS, only_compared, rows_about
 from dcc.naming import Action, DocumentKind
@@ -125,6 +125,11 @@ def known_documents(connection: Connection, documents: Sequence[DocumentToApply]
     return {place for place, one in enumerate(documents) if former[place] or one.tracker_id in known}
 
 
+def has_state(state: DocumentState) -> ColumnElement[bool]:
+    """Condition on a document that is looked up by something else: most of all documents are in one state."""
+    return only_compared(DOCUMENT.c.state) == state.value
+
+
 def same_document(
     connection: Connection, document: DocumentToApply, content: str, document_id: int | None
 ) -> DocumentPlace | None:
@@ -133,7 +138,7 @@ def same_document(
     It must be the one with `document_id`; None: one of the centre's deletions, whose entities are gone.
     """
     same = (DOCUMENT.c.md5 == document.md5) | (DOCUMENT.c.content_digest == content)
-    same &= only_compared(DOCUMENT.c.state) == DocumentState.APPLIED.value
+    same &= has_state(DocumentState.APPLIED)
     if document_id is not None:
         which = DOCUMENT.c.id == document_id
     else:

@@ -10,12 +10,13 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, and_, case, exists, func, literal, or_, select
 
 from dcc.analysis.parameters import counted_again
-from dcc.databases.list_parameters import only_compared, rows_with
+from dcc.databases.list_parameters import rows_with
 from dcc.messages import from_json
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, PROCEDURE, RUN, SHARE
 from dcc.qc.reference.snapshots import active_snapshot
+from dcc.qc.rows.documents import has_state
 from dcc.reference.impress import Impress
 from dcc.reports.submissions.model import AcceptedData, EntityCount, ProcedureCount
 from dcc.rules.upload import DUPLICATE
@@ -28,16 +29,9 @@ _WAS_APPLIED_AGAIN: Final = exists().where(
     _LATER.c.id > DOCUMENT.c.id,
     _LATER.c.action != DocumentAction.UNDO.value,
 )
-
-
-def _is(state: DocumentState) -> ColumnElement[bool]:
-    # Documents are looked up by their archives: most of all documents are in the one state.
-    return only_compared(DOCUMENT.c.state) == state.value
-
-
 _STANDS: Final = (
     DOCUMENT.c.action != DocumentAction.UNDO.value,
-    or_(_is(DocumentState.APPLIED), _is(DocumentState.REFUSED) & ~_WAS_APPLIED_AGAIN),
+    or_(has_state(DocumentState.APPLIED), has_state(DocumentState.REFUSED) & ~_WAS_APPLIED_AGAIN),
 )
 """Conditions on a document: it was not withdrawn, is no withdrawal, and no refusal that another attempt followed."""
 
@@ -66,7 +60,7 @@ def copies_of_withdrawn(qc: Connection, keys: Collection[SubmissionKey]) -> Coun
     ]
     places = [(key, (str(original.get("archive")), str(original.get("document")))) for key, original in copies]
     standing = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name).where(
-        _is(DocumentState.APPLIED), DOCUMENT.c.action != DocumentAction.UNDO.value
+        has_state(DocumentState.APPLIED), DOCUMENT.c.action != DocumentAction.UNDO.value
     )
     rows = rows_with(qc, standing, DOCUMENT.c.zip_file, {archive.partition("/")[2] for _, (archive, _) in places})
     found = {(f"{row.zip_action}/{row.zip_file}", row.file_name) for row in rows}
