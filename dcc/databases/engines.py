@@ -47,6 +47,10 @@ _SESSION = (
 
 _MYSQL_CONTENTION = frozenset({1020, 1205, 1206, 1213, 1637})
 _MYSQL_NO_RIGHT = frozenset({1044, 1142, 1143})
+INIT_ACCOUNT, SESSIONS_ACCOUNT = "dcc_init", "dcc_sessions"
+"""The accounts of `dcc.databases.grants` for what makes tables, and for everyday commands."""
+DATA_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
+"""The rights of the second; the first may change tables too."""
 _RIGHTS: Final = "dcc init --production --grants prints the rights of each."
 _MYSQL_REFUSED = {
     1044: f"Use an account with the rights for this command: {_RIGHTS}",
@@ -284,7 +288,7 @@ def _code(cause: BaseException | None) -> int:
 def _account_with(denial: str) -> str:
     """The account of `dcc.databases.grants` with a right that the server denies: `CREATE command denied to ...`."""
     rights = denial.partition(" command denied")[0].split(", ")
-    return "dcc_sessions" if {"SELECT", "INSERT", "UPDATE", "DELETE"}.issuperset(rights) else "dcc_init"
+    return SESSIONS_ACCOUNT if set(DATA_RIGHTS).issuperset(rights) else INIT_ACCOUNT
 
 
 def _reason(cause: BaseException) -> str:

@@ -11,10 +11,10 @@ from typing import Final
 
 from sqlalchemy import URL, Engine, text
 
-from dcc.databases.engines import server_of_database
+from dcc.databases.engines import DATA_RIGHTS, INIT_ACCOUNT, SESSIONS_ACCOUNT, server_of_database
 
 _READ: Final = "SELECT"
-_WRITE: Final = "SELECT, INSERT, UPDATE, DELETE"
+_WRITE: Final = ", ".join(DATA_RIGHTS)
 _DEFINE: Final = f"{_WRITE}, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
 
 
@@ -31,9 +31,9 @@ class Account:
 
 ACCOUNTS: Final = (
     Account(
-        "dcc_init", "dcc init, dcc restore and dcc migrate-storage: make and change tables", _DEFINE, _DEFINE, _DEFINE
+        INIT_ACCOUNT, "dcc init, dcc restore and dcc migrate-storage: make and change tables", _DEFINE, _DEFINE, _DEFINE
     ),
-    Account("dcc_sessions", "sessions, the daemon, dcc ui and every other command", _WRITE, _WRITE, _WRITE),
+    Account(SESSIONS_ACCOUNT, "sessions, the daemon, dcc ui and every other command", _WRITE, _WRITE, _WRITE),
     Account("dcc_ui", "dcc ui --read-only: sees Dagster's pages and nothing else", dagster=_READ),
     Account("dcc_analyst", "analysts: read the QC database", qc=_READ),
 )

@@ -284,6 +284,7 @@ def _everyday_url(target: str) -> str:
     from sqlalchemy.engine import make_url
 
     from dcc.cli.installation.setup import shown_url
+    from dcc.databases.engines import INIT_ACCOUNT, SESSIONS_ACCOUNT
 
     url = make_url(target)
-    return printable(shown_url(url.set(username="dcc_sessions") if url.username == "dcc_init" else url))
+    return printable(shown_url(url.set(username=SESSIONS_ACCOUNT) if url.username == INIT_ACCOUNT else url))

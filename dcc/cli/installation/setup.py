@@ -306,12 +306,15 @@ def _left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> 
     """
     from sqlalchemy.engine import make_url
 
+    from dcc.databases.engines import SESSIONS_ACCOUNT
     from dcc.notify.channels.open_channels import notifies
 
     file = NAME if read is None else str(read.with_name(NAME) if read.name == _OF_INIT else read)
     steps = ["Have the server's administrator run this SQL and set passwords; until then the accounts are locked."]
-    if make_url(settings.tracker_database_url).username != "dcc_sessions":
-        steps.append(f"Write the URLs with the account dcc_sessions into {file}, and that of dcc_ui for the page.")
+    if make_url(settings.tracker_database_url).username != SESSIONS_ACCOUNT:
+        steps.append(
+            f"Write the URLs with the account {SESSIONS_ACCOUNT} into {file}, and that of dcc_ui for the page."
+        )
     if settings.environment is None:
         steps.append(f'Say in {file} which installation this is: environment = "production"')
     if not any(settings.reference_sources.values()):
