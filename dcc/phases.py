@@ -53,6 +53,7 @@ class Status(_Row):
 UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 """Statuses of a phase that has not ended."""
 UNFAILED: Final = (*UNFINISHED, Status.DONE)
+"""Those of a phase that neither failed nor was given up."""
 
 
 class State(NamedTuple):

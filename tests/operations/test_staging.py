@@ -301,7 +301,7 @@ def test_a_document_that_waits_to_be_confirmed_keeps_its_archive(through: DataIn
     assert _verdicts(_clean(held, "xsd").removed) == {ZIP: RetentionVerdict.REMOVE}
     # As a session leaves it that was killed within the upload.
     for status, now in ((Status.PENDING, Status.RUNNING), (Status.RUNNING, Status.PENDING)):
-        execute_in(held.tracker, update(XmlFile).where(XmlFile.status_id == int(status)).values(status_id=int(now)))
+        execute_in(held.tracker, update(XmlFile).where(XmlFile.status_id == status).values(status_id=now))
         assert _clean(held, "xsd").removed == []
     (confirmed,) = held.confirm(edit, author="me", reason="meant so")
     assert confirmed.status is Status.DONE

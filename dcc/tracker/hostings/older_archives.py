@@ -43,7 +43,7 @@ class UploadTurn(NamedTuple):
 
     created: date
     inc: int
-    action: int
+    place_of_action: int
 
     @classmethod
     def of_row(cls, row: Any) -> UploadTurn:

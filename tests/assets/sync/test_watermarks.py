@@ -110,10 +110,10 @@ def test_what_a_killed_session_finished_is_shown_though_its_download_was_before(
     archive = "add/H.2013-10-31.1.impc.zip"
     installation.add_folder().put(archive)
     installation.run_session()
-    execute_in(installation.tracker, update(ZipAction).values(status_id=int(Status.RUNNING)))
+    execute_in(installation.tracker, update(ZipAction).values(status_id=Status.RUNNING))
     dagster.session(installation, until=Phase.ZIP_NAME)
     assert dagster.materialised("validated_documents") == set()
-    execute_in(installation.tracker, update(ZipAction).values(status_id=int(Status.DONE)))
+    execute_in(installation.tracker, update(ZipAction).values(status_id=Status.DONE))
     dagster.session(installation, until=Phase.XSD)
     assert dagster.materialised("validated_documents") == {archive}
 
