@@ -60,7 +60,7 @@ class RowBuilder:
         self._tables = tables
         self._row = named.row
         self._new_ids = new_ids
-        self._procedures = ProcedureRows(document_id, new_ids, tables, limits)
+        self._procedures = ProcedureRows(document_id, new_ids, tables, limits, named)
         self._checks_by_table = checks_by(limits)
         measured = self._procedures.measurements
         appended: dict[str, _Appended] = {
@@ -151,7 +151,8 @@ class RowBuilder:
         for place, strain in enumerate(entity.parental_strains):
             tables["parental_strain"].append(self._strain(row_id, place, strain))
         for place, one in enumerate(entity.chromosomal_alterations):
-            tables["chromosomal_alteration"].append((row_id, place, one.line))
+            alteration = row("chromosomal_alteration", one, specimen_row=row_id, position=place)
+            tables["chromosomal_alteration"].append(alteration)
             regions = [("added", region) for region in one.added] + [("removed", region) for region in one.removed]
             for part, (kind, region) in enumerate(regions):
                 head: dict[str, Value] = {"specimen_row": row_id, "alteration": place, "position": part, "kind": kind}
@@ -175,7 +176,8 @@ class RowBuilder:
         specimens, procedure = entity.specimen_ids, entity.procedure
         day = lexical.date("dateOfExperiment", entity.date)
         for place, one in enumerate(specimens):
-            self._tables["experiment_specimen"].append((row_id, place, one, entity.line))
+            named: dict[str, Value] = {"experiment_row": row_id, "position": place, "specimen_id": one}
+            self._tables["experiment_specimen"].append(self._row("experiment_specimen", entity, **named))
         self._status_codes(EntityKind.EXPERIMENT, row_id, entity.status_codes)
         if procedure is not None:
             only = specimens[0] if len(specimens) == 1 else None
