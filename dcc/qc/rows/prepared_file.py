@@ -34,10 +34,10 @@ from dcc.documents.content_digest import ContentDigest
 from dcc.documents.forms import path_of_centre
 from dcc.documents.origins import Origin
 from dcc.naming import DocumentKind
-from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, entity_key_of
 from dcc.qc.rows.lines import as_lines, with_fields
 from dcc.qc.rows.measurements import MEASURED, OF_RUN
+from dcc.qc.rows.row_builder import NUMBERED, RowBuilder
 from dcc.qc.rows.types import Limits, NamedRows, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind

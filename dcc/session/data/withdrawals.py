@@ -26,7 +26,7 @@ from dcc.session.data.document_queries import (
     in_state,
     waiting_for_upload,
 )
-from dcc.session.data.judging import may_be_judged_again
+from dcc.session.data.judgement_phase import may_be_judged_again
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.changed_archives import LOADED

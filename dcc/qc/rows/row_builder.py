@@ -1,7 +1,7 @@
 """A document's content as rows of the QC database's tables.
 
 Each element becomes rows with ids from here. An entity with a text that is longer than its column becomes none: it is
-refused, by rule Q1, and never cut. `dcc.qc.rows.loading` is the inverse.
+refused, by rule Q1, and never cut. `dcc.qc.rows.stored_content` is the inverse.
 
 Uses no database: rows are tuples, tables are names, so that a process that prepares documents loads no SQLAlchemy
 (`prepared_file`).
