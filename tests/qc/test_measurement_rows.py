@@ -143,7 +143,7 @@ def inserted(rows: Sequence[Row]) -> tuple[list[Any], str]:
     with ENGINE.connect() as connection:
         TABLE.create(connection, checkfirst=True)
         event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
-        insert_bulk(connection, TABLE, rows)
+        insert_bulk(connection, TABLE, ("id", "text", "a", "b"), rows)
         (statement,) = statements
         # What comes into it goes with the transaction.
         return [tuple(row) for row in connection.execute(select(TABLE))], statement
