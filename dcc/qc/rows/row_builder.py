@@ -73,7 +73,6 @@ class RowBuilder:
         self._in_block: dict[str, Value] = {}
         self._of_procedures: dict[str, Value] = {}
         self._of_run: tuple[str, str, str] = ("", "", "")
-        self._measurements = tables["measurement"]
         self.measured: dict[str, int] = {}
         self.held_rows = 0
 
@@ -98,7 +97,7 @@ class RowBuilder:
         """Append an entity's rows; returns the id of its own, or a text that is too long."""
         checks = self._of_specimens if isinstance(entity, contents.Specimen) else self._of_others
         marks = [len(rows) for rows, _ in checks]
-        held = len(self._measurements)
+        measured_before = len(self._tables["measurement"])
         row_id = self._new_ids[kind.value]()
         row = self._made(row_id, entity)
         too_long = self._checks_by_table[kind.value].of_row(row)
@@ -107,7 +106,7 @@ class RowBuilder:
                 self.held_rows += added
                 too_long = check(rows[mark:])
         if too_long is None:
-            if measured := len(self._measurements) - held:
+            if measured := len(self._tables["measurement"]) - measured_before:
                 procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
                 self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
             self._tables[kind.value].append(row)
