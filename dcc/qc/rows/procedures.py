@@ -47,6 +47,8 @@ class ProcedureRows:
         self._new_ids = new_ids
         self._tables = tables
         self._row = named.row
+        of_run = ("id", "document_id", "procedure_id", "line")
+        self._run_row = named.in_order("procedure_run", RunOwner, *of_run)
         of_metadata = ("id", "procedure_run_id", "owner_kind", "owner_id", "position")
         self._metadata_row = named.in_order("metadata", contents.Metadata, *of_metadata)
         self._text = 0
@@ -59,8 +61,8 @@ class ProcedureRows:
     def add(self, owner: RunOwner, procedure: contents.Procedure) -> None:
         """Append the rows of a procedure."""
         run_id, procedure_id = self._new_ids["procedure_run"](), procedure.procedure_id
-        own: dict[str, Value] = {"id": run_id, "document_id": self._document_id, "line": procedure.line}
-        self._tables["procedure_run"].append(self._row("procedure_run", owner, procedure_id=procedure_id, **own))
+        row = self._run_row((*owner, run_id, self._document_id, procedure_id, procedure.line))
+        self._tables["procedure_run"].append(row)
         place = (owner.centre, owner.pipeline, owner.project)
         experiment = (owner.experiment_id, owner.date, owner.specimen_id)
         self.measurements.add(run_id, procedure, (*place, procedure_id, *experiment))

@@ -59,6 +59,8 @@ class RowBuilder:
         self._document_id = document_id
         self._tables = tables
         self._row = named.row
+        of_specimen = ("experiment_row", "position", "specimen_id")
+        self._specimen_of = named.in_order("experiment_specimen", contents.Experiment, *of_specimen)
         self._new_ids = new_ids
         self._procedures = ProcedureRows(document_id, new_ids, tables, limits, named)
         self._checks_by_table = checks_by(limits)
@@ -175,8 +177,7 @@ class RowBuilder:
         specimens, procedure = entity.specimen_ids, entity.procedure
         day = lexical.date("dateOfExperiment", entity.date)
         for place, one in enumerate(specimens):
-            named: dict[str, Value] = {"experiment_row": row_id, "position": place, "specimen_id": one}
-            self._tables["experiment_specimen"].append(self._row("experiment_specimen", entity, **named))
+            self._tables["experiment_specimen"].append(self._specimen_of((*entity, row_id, place, one)))
         self._status_codes(EntityKind.EXPERIMENT, row_id, entity.status_codes)
         if procedure is not None:
             only = specimens[0] if len(specimens) == 1 else None

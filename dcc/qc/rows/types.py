@@ -43,9 +43,7 @@ class NamedRows:
         Raises KeyError for a column without a value, and for a value without a column.
         """
         made_of = (table, type(element), *given)
-        in_order = self._in_order.get(made_of)
-        if in_order is None:
-            in_order = self._in_order[made_of] = self.in_order(table, type(element), *given)
+        in_order = self._in_order.get(made_of) or self.in_order(table, type(element), *given)
         return in_order((*element, *given.values()))
 
     def in_order(self, table: str, kind: type[tuple[Any, ...]], *given: str) -> Callable[[Sequence[Any]], Row]:
@@ -53,10 +51,13 @@ class NamedRows:
 
         Raises KeyError as `row`.
         """
-        if unknown := set(given).difference(self._columns[table]):
-            raise KeyError(f"{table} has no columns {unknown}")
-        places = {name: place for place, name in enumerate((*kind._fields, *given))}  # type: ignore[attr-defined]
-        return itemgetter(*[places[name] for name in self._columns[table]])
+        made_of = (table, kind, *given)
+        if made_of not in self._in_order:
+            if unknown := set(given).difference(self._columns[table]):
+                raise KeyError(f"{table} has no columns {unknown}")
+            places = {name: place for place, name in enumerate((*kind._fields, *given))}  # type: ignore[attr-defined]
+            self._in_order[made_of] = itemgetter(*[places[name] for name in self._columns[table]])
+        return self._in_order[made_of]
 
 
 def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
