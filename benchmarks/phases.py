@@ -25,8 +25,8 @@ from dcc.cli.shell.context import open_qc, open_tracker, settings_from_environme
 from dcc.data_outcomes import SubmissionData
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
-from dcc.session.data.data_processing import process_phase
 from dcc.session.data.data_session import DataSession
+from dcc.session.data.document_phases import process_phase
 from dcc.store.staging import Staging
 
 PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC)

@@ -31,12 +31,12 @@ from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.processes import collect_cycles_rarely
-from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.archive_phases import process_zip_actions
+from dcc.session.batches.batch_plans import BatchArchive, PlannedBatch
 from dcc.session.batches.exchange import Exchange
-from dcc.session.batches.planning import BatchArchive, PlannedBatch
 from dcc.session.batches.worker_results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.data_processing import process_data
+from dcc.session.data.document_phases import process_data
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import open_tracker

@@ -13,7 +13,7 @@ from dcc.qc.contexts.builds import count_due
 from dcc.qc.database import open_qc_database
 from dcc.runtime.clock import utc_now
 from dcc.session.data.document_queries import count_due_documents
-from dcc.session.data.judging import documents_to_judge_now
+from dcc.session.data.judgement_phase import documents_to_judge_now
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup

@@ -21,8 +21,8 @@ from dcc.reports.languages import load_catalogue
 from dcc.rules import registry
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
-from dcc.session.listing_sources import list_source
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive
+from dcc.session.source_listings import list_source
 from dcc.settings import Settings
 from dcc.sources import connect as connecting
 from dcc.sources.base import SourceAddress

@@ -92,7 +92,7 @@ class SessionWork:
 
         `keys` restricts the work; `workers` fetch and prepare archives if there are no keys.
         """
-        from dcc.session.archives.processing import process_zip_actions
+        from dcc.session.archives.archive_phases import process_zip_actions
 
         wanted = self.request.keys if keys is None else keys
         yield from self._told(process_zip_actions(self.session, wanted, workers), self.request.listeners.on_submission)
@@ -104,9 +104,9 @@ class SessionWork:
         """Process valid documents up to `until`; yields each outcome once it is in both databases.
 
         `keys` restricts the work. `rejudge`: documents that were judged are judged again; they reach the phase data
-        whatever `until` is. Raises as `dcc.session.data.data_processing.process_data`.
+        whatever `until` is. Raises as `dcc.session.data.document_phases.process_data`.
         """
-        from dcc.session.data.data_processing import process_data
+        from dcc.session.data.document_phases import process_data
         from dcc.session.data.rechecks import recheck
 
         wanted = self.request.keys if keys is None else keys

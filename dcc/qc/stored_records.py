@@ -13,7 +13,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.versions import same_text
 from dcc.qc.models import BLOCK, DOCUMENT, EXPERIMENT, SPECIMEN
-from dcc.qc.rows.loading import load_experiments, load_specimens
+from dcc.qc.rows.stored_content import load_experiments, load_specimens
 from dcc.vocabulary import DocumentAction, DocumentState
 
 _ID: Final = re.compile("[0-9]{1,18}")

@@ -28,6 +28,7 @@ from dcc.replay.replayer import ArchiveToOpen, Replayer, StepResult
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
 from dcc.runtime.logging_setup import NOTICE
 from dcc.runtime.worker_processes import WorkerProcesses
+from dcc.session.batches.batch_plans import BATCH_SECONDS, MAX_BYTES, Bound, seconds_to_prepare, together
 from dcc.session.batches.exchange import (
     Exchange,
     Workers,
@@ -36,7 +37,6 @@ from dcc.session.batches.exchange import (
     taken_batch,
     unpack,
 )
-from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, Bound, seconds_to_prepare, together
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.copies import named_replicas

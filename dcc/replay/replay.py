@@ -41,8 +41,8 @@ from dcc.replay.replayer import ArchiveToOpen, ReplayDocument, Replayer, StepRes
 from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, find_archives, grouped
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.runtime.clock import utc_today
+from dcc.session.batches.batch_plans import MAX_ARCHIVES
 from dcc.session.batches.exchange import Workers
-from dcc.session.batches.planning import MAX_ARCHIVES
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings

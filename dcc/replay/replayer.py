@@ -40,8 +40,8 @@ from dcc.qc.apply.documents import apply_documents
 from dcc.qc.database import scratch_database
 from dcc.qc.judging.documents import JudgingBasis, assess, lock_documents, newest_document
 from dcc.qc.judging.lookups import SqlLookups, questionable
-from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
+from dcc.qc.rows.stored_content import load_document
 from dcc.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, DocumentKey, ReplayFact, ReplayVerdict, failed
 from dcc.rights import Delegations
 from dcc.rules.checking import all_rules, check_against_others, check_contents, refused_blocks

@@ -1,4 +1,4 @@
-"""Crawling: lists every source (`listing_sources`), and records new archives.
+"""Crawling: lists every source (`source_listings`), and records new archives.
 
 Nothing is downloaded here. Listings are recorded in the caller's thread, one source at a time. The number of statements
 does not depend on the number of known archives.
@@ -22,7 +22,8 @@ from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, SubmissionKey, sour
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import progress_log
-from dcc.session.listing_sources import (
+from dcc.session.sessions import Session
+from dcc.session.source_listings import (
     RelistedSource,
     SourceListing,
     list_again,
@@ -31,7 +32,6 @@ from dcc.session.listing_sources import (
     logging_about_source,
     progress_of,
 )
-from dcc.session.sessions import Session
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ignore_progress

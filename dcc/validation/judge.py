@@ -38,8 +38,8 @@ from dcc.qc.database import EMPTY_TABLES, scratch_database
 from dcc.qc.judging.lookups import SqlLookups, questionable
 from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, LIFETIME, SPECIMEN, QcBase
 from dcc.qc.rows.documents import DocumentPlace
-from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import DocumentWriter, PreparedFile, PreparedWriter
+from dcc.qc.rows.stored_content import load_document
 from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import (

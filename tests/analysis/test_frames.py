@@ -20,7 +20,7 @@ from dcc.analysis.measurements import iterate_measurements, load_measurements
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.models import MEASUREMENT
 from dcc.reports.submissions.accepted import accepted_of_centre
 from dcc.settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dcc.cli.shell.next_steps import NEXT, NextStep, next_line, step_fields
-from dcc.session.archives import processing
+from dcc.session.archives import archive_phases
 from dcc.sources.folder import LocalConnection
 from tests.cli.conftest import Dcc
 from tests.cli.test_main import ALL, LEAVES
@@ -115,7 +115,7 @@ def test_after_a_fault_of_the_platform_commands_lead_to_it(talking: Dcc, monkeyp
     folder = talking.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")
     with monkeypatch.context() as patch:
-        patch.setattr(processing, "Coordinator", lambda *_, **__: 1 // 0)
+        patch.setattr(archive_phases, "Coordinator", lambda *_, **__: 1 // 0)
         talking("crawl", exit_code=70)
     line = talking("status").stderr.splitlines()[-1]
     assert line.startswith("Next: dcc session show 1  # ")

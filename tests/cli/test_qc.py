@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from dcc.cli.shell.context import open_qc
 from dcc.naming import Action
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.settings import load_settings
 from dcc.vocabulary import ContextEvent, ContextState

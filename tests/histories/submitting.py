@@ -26,10 +26,10 @@ from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, MEASUREMENT, NAMED, RUN
 from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
-from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.confirmations import confirm_submission
-from dcc.session.data.data_processing import process_data
+from dcc.session.data.document_phases import process_data
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.withdrawals import accept_proposals, decide_proposals, withdraw_submission
 from dcc.session.session_request import SessionRequest

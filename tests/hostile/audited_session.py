@@ -121,7 +121,7 @@ def main(home: str, output: str, notes: str, reads: list[str]) -> None:
     sys.addaudithook(auditor)
 
     from dcc.operations.session_work import open_session
-    from dcc.session.archives.processing import process_zip_actions
+    from dcc.session.archives.archive_phases import process_zip_actions
     from dcc.session.crawling import crawl_file_sources
     from dcc.settings import load_settings
     from dcc.tracker.database import open_tracker

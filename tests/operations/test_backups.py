@@ -23,7 +23,7 @@ from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.apply import documents
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.data import judging, quality_control, uploading
+from dcc.session.data import judgement_phase, quality_control, upload_phase
 from dcc.session.fetching import archive_transfer
 from dcc.settings import Settings
 from dcc.store.staging import PREPARED_FILE
@@ -291,8 +291,8 @@ POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of a transfer": (archive_transfer.DownloadSink, "__call__", 2, False),
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_results", 2, True),
     "within the transaction of documents": (documents, "insert_documents", 1, False),
-    APPLIED: (uploading, "apply_documents", 1, False),
-    "within the transaction of a judgement": (judging, "judge_together", 1, False),
+    APPLIED: (upload_phase, "apply_documents", 1, False),
+    "within the transaction of a judgement": (judgement_phase, "judge_together", 1, False),
     "when contexts are built that no document was told of": (quality_control, "build_contexts", 1, False),
 }
 """Owner and name of a function, the number of the call, and whether the backup comes before or after it."""

@@ -9,7 +9,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.apply.upload_findings import FINDINGS_KEPT
 from dcc.qc.models import FINDING, MEASUREMENT, SPECIMEN
-from dcc.qc.rows.loading import load_document
+from dcc.qc.rows.stored_content import load_document
 from dcc.vocabulary import DocumentState
 from tests.support.asking import count_in, in_reading, rows_in
 from tests.support.databases import only_sqlite

@@ -31,7 +31,7 @@ from dcc.qc.apply.upload_lock import lock_all, lock_centres, reserve_ids, upload
 from dcc.qc.apply.withdrawal import undo_submission
 from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.contexts import metadata_groups
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import decide_on_contexts

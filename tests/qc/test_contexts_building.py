@@ -9,7 +9,7 @@ from sqlalchemy import Engine, Insert, delete, event, insert, literal, select, u
 from dcc.documents.contents import Entity
 from dcc.naming import Action
 from dcc.qc.apply.document_effect import AppliedDocument
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import RecountResult, recount_contexts

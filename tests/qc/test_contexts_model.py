@@ -14,8 +14,8 @@ from sqlalchemy import Engine, select
 from dcc.documents.contents import Entity
 from dcc.naming import Action
 from dcc.qc.archive_scope import ALL_ARCHIVES
-from dcc.qc.contexts import building, builds
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts import builds, context_sums
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import open_qc_database
@@ -110,9 +110,9 @@ class Contexts(RuleBasedStateMachine):
     @rule()
     def begin_to_build(self) -> None:
         """As a build that is killed after the first transaction that took documents."""
-        in_writing(self.engine, building._follow_reference_data)
+        in_writing(self.engine, context_sums._follow_reference_data)
         followed = in_writing(self.engine, update_validity, ALL_ARCHIVES)
-        in_writing(self.engine, building._take_documents, followed, ALL_ARCHIVES)
+        in_writing(self.engine, context_sums._take_documents, followed, ALL_ARCHIVES)
 
     @rule()
     def build(self) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, update
 from dcc.analysis.measurements import load_measurements
 from dcc.documents.contents import MediaParameter, Metadata
 from dcc.naming import Action
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import recount_contexts
 from dcc.qc.models import EXPERIMENT

@@ -7,9 +7,9 @@ from sqlalchemy import Engine, select, update
 
 from dcc.naming import Action
 from dcc.qc.archive_scope import ALL_ARCHIVES
-from dcc.qc.contexts import affected_runs, building, builds
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts import affected_runs, builds, context_sums
 from dcc.qc.contexts.builds import Build
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, count_contexts, newest_history
 from dcc.qc.contexts.overviews import affected_genotypes
 from dcc.qc.contexts.states import decide_on_contexts
@@ -102,7 +102,7 @@ def test_a_decision_that_comes_while_contexts_are_counted_is_not_taken_for_count
         decide_on_contexts(qc_database, ContextEvent.DONE, ContextFilter(), author="wrangler", reason="as agreed")
         return found
 
-    monkeypatch.setattr(building, "count_contexts", count_and_decide)
+    monkeypatch.setattr(context_sums, "count_contexts", count_and_decide)
     built = build_contexts(qc_database)
     assert built.centres[0].states == {ContextState.DATA_ADDED: 1}
     assert built.history < in_reading(qc_database, newest_history)

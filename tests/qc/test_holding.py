@@ -10,7 +10,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.apply.holding import confirm_held
-from dcc.qc.apply.planning import EntityChange, Plan, TouchedContext
+from dcc.qc.apply.planned_changes import EntityChange, Plan, TouchedContext
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState

@@ -14,7 +14,7 @@ from dcc.documents.contents import OntologyParameter, Procedure, SeriesParameter
 from dcc.documents.lexical import parse_number
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.qc.rows.lines import as_lines, rows_of_lines
-from dcc.qc.rows.procedures import MeasurementRows
+from dcc.qc.rows.measurements import MeasurementRows
 from dcc.qc.rows.types import NamedRows, Row, TooLong
 
 TAIL = ("H", "PIPE", "µ\t", "PROC_001", None, "2013-10-31", "None")
@@ -69,6 +69,9 @@ def test_a_row_of_an_element_has_the_values_given_before_those_of_its_fields() -
     value = SeriesValue(line=4, increment="1", increment_status=None, value="7.10")
     assert named.row("series", value, id=1, value=7.1) == (1, 7.1, "1", 4)
     assert named.row("series", value, value=7.1, id=1) == (1, 7.1, "1", 4)
+    other = SimpleParameter(line=5, parameter_id="P", sequence_id=None, unit=None, value="7.20", status=None)
+    several = NamedRows({"series": ("id", "value", "line")})
+    assert [several.row("series", one, id=1) for one in (value, other)] == [(1, "7.10", 4), (1, "7.20", 5)]
     with pytest.raises(KeyError, match="number"):
         named.row("series", value, id=1, number=7.1)
     with pytest.raises(KeyError, match="id"):
@@ -140,7 +143,7 @@ def inserted(rows: Sequence[Row]) -> tuple[list[Any], str]:
     with ENGINE.connect() as connection:
         TABLE.create(connection, checkfirst=True)
         event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
-        insert_bulk(connection, TABLE, rows)
+        insert_bulk(connection, TABLE, ("id", "text", "a", "b"), rows)
         (statement,) = statements
         # What comes into it goes with the transaction.
         return [tuple(row) for row in connection.execute(select(TABLE))], statement

@@ -13,7 +13,7 @@ from dcc.documents.contents import Experiment, MediaParameter, Metadata
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.contexts import builds
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.metadata_groups import group_of
 from dcc.qc.contexts.overviews import build_overviews
 from tests.support.asking import rows_in

@@ -16,7 +16,7 @@ from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
 from dcc.session.data.document_plans import plan_submission
-from dcc.session.data.uploading import Uploader
+from dcc.session.data.upload_phase import Uploader
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable

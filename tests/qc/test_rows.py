@@ -11,7 +11,7 @@ from dcc.documents.reading import read_document
 from dcc.documents.validation import validate_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.rows import bulk
-from dcc.qc.rows.loading import load_document
+from dcc.qc.rows.stored_content import load_document
 from tests.qc.test_applying import values
 from tests.qc.test_rebuilding import SCHEMAS, without_lines
 from tests.support.asking import in_reading

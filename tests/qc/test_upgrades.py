@@ -14,7 +14,7 @@ from dcc.databases.schema import init_database
 from dcc.declarations import cause_id
 from dcc.documents.contents import StatusCode
 from dcc.naming import Action
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.bars import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.plots.distributions import groups_of

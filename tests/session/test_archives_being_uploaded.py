@@ -17,8 +17,8 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.runtime.clock import utc_now
-from dcc.session import crawling, listing_sources
-from dcc.session.archives import processing
+from dcc.session import crawling, source_listings
+from dcc.session.archives import archive_phases
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
@@ -63,7 +63,7 @@ def publish(share: Share, content: bytes) -> None:
 
 def before_the_second_look(patch: pytest.MonkeyPatch, module: ModuleType, event: Callable[[], object]) -> None:
     """Have something happen before sources are listed once more."""
-    look = listing_sources.list_again
+    look = source_listings.list_again
 
     def later(*arguments: Any) -> Any:
         event()
@@ -292,7 +292,7 @@ class TestChangedWhileFetched:
         if has_md5:
             publish(share, content)
         source_id = register(quick, share)
-        before_the_second_look(monkeypatch, processing, lambda: share.put(KEY, content, 1_400_000_060))
+        before_the_second_look(monkeypatch, archive_phases, lambda: share.put(KEY, content, 1_400_000_060))
         result = quick.run_session()
         assert result.zips == {}
         assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)
@@ -313,7 +313,7 @@ class TestChangedWhileFetched:
         # The newest archive is fetched first.
         web.share.put(KEY.replace("10-31", "10-30"), submissions.archive(specimens(stem="2013-10-30.1")))
         web.register(quick)
-        before_the_second_look(monkeypatch, processing, lambda: web.share.put(KEY, content, 1_400_000_060))
+        before_the_second_look(monkeypatch, archive_phases, lambda: web.share.put(KEY, content, 1_400_000_060))
         quick.with_settings(downloads_per_source=1, idle_timeout=1, list_timeout=2, login_timeout=1).run_session()
         assert quick.states()[KEY] == "zip_name done"
 

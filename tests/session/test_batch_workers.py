@@ -28,11 +28,11 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
 from dcc.reference.loading import SHIPPED
 from dcc.runtime.clock import utc_now
-from dcc.session.archives.processing import process_zip_actions
-from dcc.session.batches import planning
+from dcc.session.archives.archive_phases import process_zip_actions
+from dcc.session.batches import batch_plans
+from dcc.session.batches.batch_plans import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import Exchange, WorkerBatch
-from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
 from dcc.session.batches.worker import prepare_session_batch
 from dcc.session.batches.worker_results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.connection_slots import ConnectionSlots
@@ -227,7 +227,7 @@ def test_workers_begin_no_round_at_a_source_that_was_paused_or_closed_its_window
     first: DataInstallation, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     first.put(ZIP.replace("31.1", "31.2"), specimens("2013-10-31.2"))
-    monkeypatch.setattr(planning, "MAX_ARCHIVES", 1)
+    monkeypatch.setattr(batch_plans, "MAX_ARCHIVES", 1)
     number, closed = first.folder.source_id, f"{(utc_now() + timedelta(hours=2)):%H:00}-{utc_now():%H:00}"
 
     def leave_alone(_: Exchange) -> None:
@@ -433,7 +433,7 @@ def test_every_archive_is_in_one_batch_in_its_order_and_no_batch_is_more_than_on
             given_out[batch.source_id] += [archive.hosting for archive in batch.archives]
             # One that is too large by itself has a batch of its own.
             if len(batch.archives) > 1:
-                rate = rates.get(batch.source_id, planning._UNKNOWN_RATE)
+                rate = rates.get(batch.source_id, batch_plans._UNKNOWN_RATE)
                 assert sum(archive.expected_seconds(rate) for archive in batch.archives) <= BATCH_SECONDS + 1e-6
                 assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MAX_BYTES
     for source, hostings in given_out.items():

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.session.archives import processing
+from dcc.session.archives import archive_phases
 from dcc.tracker.models import CrawlingSession, SessionLock, XmlFile, XmlLog, ZipDownload, ZipLog
 from tests.support import dying_session
 from tests.support.dying_session import POINTS
@@ -105,7 +105,7 @@ def test_a_killed_session_is_continued_by_processes_too(
     installation: Installation, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed_at("in the middle of the validation", installation)
-    monkeypatch.setattr(processing, "MANY", 1)
+    monkeypatch.setattr(archive_phases, "MANY", 1)
     installation.run_session()
     assert ending(installation) == undisturbed
 

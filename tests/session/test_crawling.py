@@ -16,7 +16,7 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
-from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile
 from dcc.sources.folder import LocalConnection

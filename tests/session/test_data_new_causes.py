@@ -12,12 +12,12 @@ from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import CONTEXT, DOCUMENT, WAIVER
 from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver
-from dcc.session.data.judging import documents_to_judge_now
+from dcc.session.data.judgement_phase import documents_to_judge_now
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.rechecks import recheck
 from dcc.tracker import progress

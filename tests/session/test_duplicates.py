@@ -13,7 +13,7 @@ from dcc.reports.submissions.plain_text import render_text
 from dcc.rights import Delegations
 from dcc.session.data.document_queries import load_due
 from dcc.session.data.prepared_archives import prepared_temporarily
-from dcc.session.data.uploading import Uploader
+from dcc.session.data.upload_phase import Uploader
 from dcc.store.staging import Staging
 from tests.support.asking import in_both, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens

@@ -14,9 +14,9 @@ from sqlalchemy import Engine, select
 from dcc.errors import NotFoundError, SessionActiveError
 from dcc.operations.session_work import open_session
 from dcc.qc.models import OVERVIEW_GENOTYPE
-from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.data_processing import process_data
+from dcc.session.data.document_phases import process_data
 from dcc.session.leases import read_leases
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings

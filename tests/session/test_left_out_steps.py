@@ -11,7 +11,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.model import Outcome, Standing
-from dcc.session.data import data_processing
+from dcc.session.data import document_phases
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import load_settings
@@ -154,15 +154,15 @@ def test_without_checks_data_count_until_they_are_checked_also_what_the_upload_r
 
 def test_what_is_left_out_is_recorded_in_portions(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed session loses the last ones at most."""
-    accept = data_processing._accept_unchecked
+    accept = document_phases._accept_unchecked
 
     def accept_the_first(work: DataSession, documents: Sequence[DueDocument]) -> None:
         if documents[0].name.file_name != SPECIMENS:
             raise KeyboardInterrupt
         accept(work, documents)
 
-    monkeypatch.setattr(data_processing, "_PORTION", 1)
-    monkeypatch.setattr(data_processing, "_accept_unchecked", accept_the_first)
+    monkeypatch.setattr(document_phases, "_PORTION", 1)
+    monkeypatch.setattr(document_phases, "_accept_unchecked", accept_the_first)
     data.validate(ZIP, specimens(), experiments())
     with pytest.raises(KeyboardInterrupt):
         data.with_settings(left_out_steps="data").take_up()

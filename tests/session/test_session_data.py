@@ -14,7 +14,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reference.loading import SHIPPED
 from dcc.runtime.clock import utc_now
-from dcc.session.data import data_session, judging, quality_control, upload_order, uploading
+from dcc.session.data import data_session, judgement_phase, quality_control, upload_order, upload_phase
 from dcc.session.data.data_session import Recorder
 from dcc.session.data.document_queries import count_waiting
 from dcc.session.prepare import documents
@@ -182,15 +182,15 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not blamed on the centre: only sessions fail, and the next ones judge it, until it is in quarantine."""
-    judge = judging.judge_document
+    judge = judgement_phase.judge_document
 
     def break_down(connection: object, document_id: int, *more: object) -> object:
         return judge(connection, document_id, *more) if document_id == 2 else 1 // 0  # type: ignore[arg-type]
 
     data.validate(ZIP, specimens(), experiments())
     with monkeypatch.context() as patched:
-        patched.setattr(judging, "judge_together", lambda *_: 1 // 0)
-        patched.setattr(judging, "judge_document", break_down)
+        patched.setattr(judgement_phase, "judge_together", lambda *_: 1 // 0)
+        patched.setattr(judgement_phase, "judge_document", break_down)
         for _ in range(2):
             with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
                 data.take_up()
@@ -211,7 +211,7 @@ def test_a_session_whose_time_is_up_judges_no_further_document(
 ) -> None:
     """Not even of those that could not be judged together. The next session does."""
     judged: list[int] = []
-    judge = judging.judge_document
+    judge = judgement_phase.judge_document
 
     def take_an_hour(connection: object, document_id: int, *more: object) -> object:
         judged.append(document_id)
@@ -221,8 +221,8 @@ def test_a_session_whose_time_is_up_judges_no_further_document(
     data.validate(ZIP, specimens(), experiments())
     limited = data.with_settings(session_time_limit=600.0)
     with monkeypatch.context() as patched:
-        patched.setattr(judging, "judge_together", lambda *_: 1 // 0)
-        patched.setattr(judging, "judge_document", take_an_hour)
+        patched.setattr(judgement_phase, "judge_together", lambda *_: 1 // 0)
+        patched.setattr(judgement_phase, "judge_document", take_an_hour)
         with pytest.raises(SessionTimeLimitError):
             limited.take_up()
     assert len(judged) == 1
@@ -343,7 +343,7 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    apply, calls = uploading.apply_documents, 0
+    apply, calls = upload_phase.apply_documents, 0
 
     def away(engine: Engine, *arguments: object, **options: object) -> object:
         nonlocal calls
@@ -352,7 +352,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
             raise QcDatabaseUnreachableError("The QC database is away.")
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploading, "apply_documents", away)
+    monkeypatch.setattr(upload_phase, "apply_documents", away)
     monkeypatch.setattr(upload_order, "MAX_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)

@@ -12,7 +12,7 @@ from dcc.databases.engines import MAX_ATTACHED
 from dcc.errors import InternalFaultError, SessionLostError
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.session.data import judging, prepared_archives, uploading
+from dcc.session.data import judgement_phase, prepared_archives, upload_phase
 from dcc.session.data.rechecks import recheck
 from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive
@@ -99,12 +99,12 @@ def test_documents_that_fail_together_are_applied_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(data)
-    apply = uploading.apply_documents
+    apply = upload_phase.apply_documents
 
     def one_at_a_time(engine: Any, documents: Any, **options: Any) -> Any:
         return apply(engine, documents, **options) if len(documents) == 1 else 1 // 0
 
-    monkeypatch.setattr(uploading, "apply_documents", one_at_a_time)
+    monkeypatch.setattr(upload_phase, "apply_documents", one_at_a_time)
     data.take_up()
     assert data.ending() == undisturbed
     assert "documents are applied one by one" in caplog.text
@@ -234,8 +234,8 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
         judge_together(connection, *more)
         return 1 // 0
 
-    judge_together = judging.judge_together
-    monkeypatch.setattr(judging, "judge_together", break_down)
+    judge_together = judgement_phase.judge_together
+    monkeypatch.setattr(judgement_phase, "judge_together", break_down)
     data.validate(ZIP, specimens(), experiments(), experiments("2013-11-05.1", first=9))
     data.take_up(until=Phase.UPLOAD)
     (data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS).unlink()

@@ -22,7 +22,7 @@ from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.session import crawling, sessions
-from dcc.session.archives import processing
+from dcc.session.archives import archive_phases
 from dcc.session.fetching import archive_transfer
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import Settings
@@ -177,13 +177,13 @@ POINTS = {
     "when the sources are looked up": (crawling, "load_addresses"),
     "when a source has been listed": (crawling, "_record"),
     "when a listing is being written": (crawling, "insert_rows"),
-    "when the work is looked up": (processing, "load_interrupted"),
-    "when the work is taken up": (processing, "load_waiting"),
-    "when the centres are looked up": (processing, "load_addresses"),
+    "when the work is looked up": (archive_phases, "load_interrupted"),
+    "when the work is taken up": (archive_phases, "load_waiting"),
+    "when the centres are looked up": (archive_phases, "load_addresses"),
     "in mid-transfer": (archive_transfer.DownloadSink, "__call__"),
     "before an archive is extracted": (ArchiveChecker, "extract"),
     "before a document is validated": (ArchiveChecker, "validate"),
-    "when how the sources did is written": (processing, "record_transfer_statistics"),
+    "when how the sources did is written": (archive_phases, "record_transfer_statistics"),
     "when the session ends": (sessions, "finish_session"),
 }
 

@@ -19,8 +19,8 @@ from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
-from dcc.session.archives import processing, waiting_attempts
-from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives import archive_phases, waiting_attempts
+from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources, relist
 from dcc.session.fetching.archive_transfer import Transfer
@@ -333,7 +333,7 @@ def test_the_copy_in_staging_serves_where_the_source_s_is_replaced_right_before_
         else:
             folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
 
-    monkeypatch.setattr(processing, "relist", replaced)
+    monkeypatch.setattr(archive_phases, "relist", replaced)
     outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
     assert (outcome.failed, outcome.attempts, outcome.downloaded) == (True, 1, not is_bad)
     ends = ["zip_md5 failed"] if is_bad else ["download failed", "xsd failed"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dcc.errors import InternalFaultError
-from dcc.session.archives import archive_pools, processing
+from dcc.session.archives import archive_phases, archive_pools
 from tests.support import ending_checks
 from tests.support.ending_checks import DEADLY, FAULTY
 from tests.support.installations import Installation, specimens
@@ -21,7 +21,7 @@ PATIENCE = 30.0
 @pytest.fixture(autouse=True)
 def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have few archives be many."""
-    monkeypatch.setattr(processing, "MANY", 1)
+    monkeypatch.setattr(archive_phases, "MANY", 1)
 
 
 def three(installation: Installation, *more: str) -> list[str]:

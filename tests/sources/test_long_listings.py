@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from dcc.naming import Action
-from dcc.session.listing_sources import list_source
+from dcc.session.source_listings import list_source
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect

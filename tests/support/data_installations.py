@@ -19,7 +19,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.apply.withdrawal import WithdrawalResult
 from dcc.session.data.confirmations import confirm_submission
-from dcc.session.data.data_processing import process_data
+from dcc.session.data.document_phases import process_data
 from dcc.session.data.withdrawals import withdraw_submission
 from dcc.settings import Settings
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke

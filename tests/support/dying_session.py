@@ -16,9 +16,9 @@ from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
 from dcc.session import crawling
-from dcc.session.archives import processing
+from dcc.session.archives import archive_phases
+from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.unwritten_results import UnwrittenResults
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import archive_transfer, downloads
@@ -99,7 +99,7 @@ def _in_the_middle_of_the_validation() -> None:
 
 def _while_processes_check() -> None:
     """Die when processes have checked an archive, and are at others."""
-    processing.MANY = 1
+    archive_phases.MANY = 1
     _when_recorded(lambda results: bool(results.extracted))
 
 

@@ -23,7 +23,7 @@ from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason, SourceCrawl, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
-from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings

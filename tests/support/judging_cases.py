@@ -17,7 +17,7 @@ from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
-from dcc.qc.rows.loading import load_document
+from dcc.qc.rows.stored_content import load_document
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import Validity, WaiverEffect
 from tests.support.asking import column_in, in_writing, row_in, rows_in

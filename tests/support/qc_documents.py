@@ -27,8 +27,8 @@ from dcc.qc.apply import withdrawal
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.entity_rows import columns_for
-from dcc.qc.apply.planning import Plan
-from dcc.qc.apply.planning import plan_document as plan_prepared
+from dcc.qc.apply.planned_changes import Plan
+from dcc.qc.apply.planned_changes import plan_document as plan_prepared
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.qc.rows.prepared_file import PreparedFile, PreparedWriter

@@ -43,7 +43,7 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     from dcc.documents.comparison import differences
     from dcc.documents.reading import read_document
     from dcc.documents.writing_xml import document_pieces
-    from dcc.qc.rows.loading import load_document
+    from dcc.qc.rows.stored_content import load_document
     from dcc.qc.stored_records import find_document
     from dcc.tracker.archive_access import delivered_document, fetched_document
 

@@ -268,7 +268,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool) -> None:
       "accepted_host_key": null or {"old": [fingerprints], "new": fingerprint},
       "directories": [{"action", "missing", "zips", "ignored"}]}
     """
-    from dcc.session.listing_sources import list_source
+    from dcc.session.source_listings import list_source
     from dcc.sources.listing_watch import PAUSE_OF_LINES, ListingWatch
 
     settings = settings_from_environment()

@@ -419,7 +419,7 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
     from dcc.declarations import ACTOR_NAMES
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
-    from dcc.session.listing_sources import list_source
+    from dcc.session.source_listings import list_source
     from dcc.sources.crawl_policy import DueReason
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.centres import require_centre

@@ -29,7 +29,7 @@ from dcc.operations.doctor.checks import (
 from dcc.operations.doctor.machine import clock_finding
 from dcc.reports.overdue import crawled_sources
 from dcc.runtime.clock import utc_now
-from dcc.session.listing_sources import list_source
+from dcc.session.source_listings import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connection_class

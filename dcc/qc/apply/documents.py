@@ -46,7 +46,6 @@ from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, 
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
 from dcc.qc.apply.versions import end_versions, open_versions
 from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
-from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.documents import (
     DocumentPlace,
     DocumentToApply,
@@ -63,6 +62,7 @@ from dcc.qc.rows.documents import (
     update_tracker_id,
 )
 from dcc.qc.rows.prepared_file import Entries
+from dcc.qc.rows.row_builder import NUMBERED
 from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.clock import utc_now

@@ -1,7 +1,7 @@
 """The tables of documents' content, and the rows of prepared documents copied into them.
 
 Content becomes rows before (`qc.rows.prepared_file`), with ids that begin at 1 in its file: here they get the next ids
-of the database. `qc.rows.loading` is the inverse.
+of the database. `qc.rows.stored_content` is the inverse.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sqlalchemy import Connection, Engine, String, Table
 
 from dcc.databases.engines import attached
 from dcc.qc.models import DOCUMENT_TABLES, LIFETIME, MEASUREMENT, MEDIA, METADATA, RUN, STATUS_CODE
-from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import LineLoader, LoadedLines
 from dcc.qc.rows.lines import with_fields
+from dcc.qc.rows.measurements import MEASURED, OF_RUN
 from dcc.qc.rows.prepared_file import Columns, PreparedDocument, quoted
-from dcc.qc.rows.procedures import OF_RUN
+from dcc.qc.rows.row_builder import NUMBERED
 from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
@@ -33,9 +33,9 @@ _LEXICAL_LIMIT: Final = 16_000
 
 def _names(table: Table) -> tuple[str, ...]:
     """The columns of a table in prepared files."""
-    names = tuple(f"{column.name}" for column in table.columns if column.name not in _NOT_SAID)
     if table is MEASUREMENT:
-        return tuple(name for name in names if name not in OF_RUN)
+        return MEASURED
+    names = tuple(f"{column.name}" for column in table.columns if column.name not in _NOT_SAID)
     return (*names, *(name for name in OF_RUN if name not in names)) if table is RUN else names
 
 

@@ -201,6 +201,6 @@ def reopen_versions(
 ) -> None:
     """Make ended versions current again by a document; lifetimes have ids from `first_id` on."""
     change_rows(connection, ENTITY_TABLES[kind].c.id, ids, is_current=True)
-    rows = [(number, kind.value, row_id, document_id, None) for number, row_id in enumerate(sorted(ids), first_id)]
+    rows = [(number, kind.value, row_id, document_id) for number, row_id in enumerate(sorted(ids), first_id)]
     if rows:
-        insert_bulk(connection, LIFETIME, rows)
+        insert_bulk(connection, LIFETIME, ("id", "entity_kind", "entity_id", "opened_by"), rows)

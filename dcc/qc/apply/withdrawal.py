@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from dcc.databases.list_parameters import change_rows
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.messages import from_json
@@ -113,12 +114,11 @@ def undo_submission(
     check_signature(author, reason)
     table = DOCUMENT.c
     of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value)
-    is_held = of_zip & (table.state == DocumentState.HELD.value)
 
     def work(connection: Connection) -> WithdrawalResult:
         lock_centres_of(connection, connection.scalars(select(table.id).where(of_zip)).all())
         ids = connection.scalars(select(table.id).where(of_zip & _stands(DOCUMENT))).all()
-        held = connection.scalars(select(table.id).where(is_held)).all()
+        held = connection.scalars(select(table.id).where(of_zip, table.state == DocumentState.HELD.value)).all()
         if not ids and not held:
             raise NotFoundError(
                 f"No document of {action.value}/{zip_file} stands in the QC database or is held. Check the action and "
@@ -126,11 +126,7 @@ def undo_submission(
             )
         others = other_centres_of(connection, ids, rights)
         _require_rights(action, zip_file, rights, [other.centre for other in others])
-        undone = {"state": DocumentState.UNDONE.value, "author": author, "reason": reason}
-        declined = _held_documents(connection, held)
-        connection.execute(update(DOCUMENT).where(is_held).values(undone))
-        for document_id in held:
-            close_findings(connection, document_id, document_id)
+        declined = _decline(connection, held, author, reason)
         found = undo_on(connection, ids, author, reason)
         if found.builders:
             raise RollBackError(found)
@@ -156,11 +152,14 @@ def copies_of(connection: Connection, keys: Collection[SubmissionKey]) -> dict[S
     return found
 
 
-def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:
-    """Those of these documents that are held because of their data's centre, once for each centre."""
-    centres = owners_of_held_documents(connection, ids)
+def _decline(connection: Connection, held: Sequence[int], author: str, reason: str) -> tuple[DeclinedDocument, ...]:
+    """Withdraw held documents; returns those that were held because of their data's centre, once for each centre."""
+    centres = owners_of_held_documents(connection, held)
     table = DOCUMENT.c
-    names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id))
+    names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id)).all()
+    change_rows(connection, table.id, held, state=DocumentState.UNDONE.value, author=author, reason=reason)
+    for document_id in held:
+        close_findings(connection, document_id, document_id)
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
 
 

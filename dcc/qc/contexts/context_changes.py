@@ -160,7 +160,7 @@ def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int])
     if changed:
         connection.execute(_CHANGE_PART, changed)
     if new:
-        insert_bulk(connection, SHARE, new)
+        insert_bulk(connection, SHARE, ("document_id", "context_id", "measurements"), new)
 
 
 _OF_GENOTYPES: Final = select(CONTEXT).where(

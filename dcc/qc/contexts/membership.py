@@ -172,7 +172,7 @@ def correct_members(
     for chunk in sorted_chunks({member.procedure_run_id for member in before}):
         connection.execute(_FORGET, {"runs": chunk})
     if now:
-        insert_bulk(connection, MEMBER, sorted(now))
+        insert_bulk(connection, MEMBER, Member._fields, sorted(now))
     return before, now
 
 

@@ -89,6 +89,24 @@ GenotypeKey = tuple[str, str]
 """A centre and a genotype there."""
 
 _KEY: Final = (SPECIMEN.c.centre, genotype_of(SPECIMEN).label("genotype"))
+_OF_GENOTYPE: Final = ("centre", "genotype", "strain_id", "gene_id", "gene_symbol", "allele_id", "specimens")
+_OF_ANIMAL: Final = (
+    "procedure_run_id",
+    "position",
+    "centre",
+    "pipeline",
+    "project",
+    "procedure_id",
+    "specimen_id",
+    "genotype",
+    "strain_id",
+    "is_baseline",
+    "gender",
+    "zygosity",
+    "date",
+    "measurements",
+    "metadata_group",
+)
 
 
 def affected_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
@@ -120,11 +138,11 @@ def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis
             connection.execute(_FORGET_GENOTYPES, {"keys": chunk})
         rows = _present_genotypes(connection, chunk, basis[COLONIES])
         if rows:
-            insert_bulk(connection, OVERVIEW_GENOTYPE, rows)
+            insert_bulk(connection, OVERVIEW_GENOTYPE, _OF_GENOTYPE, rows)
 
 
 def _present_genotypes(connection: Connection, keys: Collection[GenotypeKey], colonies: int) -> list[tuple[Any, ...]]:
-    """The overview's rows for genotypes, one for each strain, with all columns in their order."""
+    """The overview's rows for genotypes, one for each strain, with the columns `_OF_GENOTYPE`."""
     of_centres: dict[str, list[str]] = {}
     for centre, genotype in keys:
         of_centres.setdefault(centre, []).append(genotype)
@@ -212,13 +230,16 @@ def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) 
             # MariaDB makes a decimal number of signed and unsigned ones together.
             rows.append((run_id, int(position), *same, day and str(day), measurements, group.checksum))
         if rows:
-            insert_bulk(connection, OVERVIEW_ANIMAL, rows)
+            insert_bulk(connection, OVERVIEW_ANIMAL, _OF_ANIMAL, rows)
         centres.update(shown.values(), (row.centre for row in found))
     return centres
 
 
 def _present_animals() -> CompoundSelect[Any]:
-    """The overview's data on the current, valid ones of the parameter's runs, and the origin of their animals."""
+    """The overview's data on the current, valid ones of the parameter's runs, and the origin of their animals.
+
+    They are the columns `_OF_ANIMAL` without the metadata group.
+    """
     animals = counted_runs(
         EntityKind.EXPERIMENT,
         RUN.c.id.label("procedure_run_id"),

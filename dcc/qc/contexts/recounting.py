@@ -16,9 +16,9 @@ from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import waiting_runs
-from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.builds import COLONIES, Basis, Build, recorded_basis
 from dcc.qc.contexts.context_changes import ContextChanges, key_of, write_changes
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.experiment_validity import update_all_validity
 from dcc.qc.contexts.membership import (
     ContextKey,

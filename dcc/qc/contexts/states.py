@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, literal, null, select, true, update
 
@@ -69,7 +70,7 @@ class DecisionResult:
 
 
 def decide_on_contexts(
-    qc: Engine, decision: ContextEvent, criteria: ContextFilter, *, author: str, reason: str
+    qc: Engine, event: ContextEvent, criteria: ContextFilter, *, author: str, reason: str
 ) -> DecisionResult:
     """Decide on contexts.
 
@@ -81,45 +82,71 @@ def decide_on_contexts(
     Raises ConfigurationError for an empty or overlong reason; the database's `unreachable` error, as `run_writing`.
     """
     require_text("reason", reason, HISTORY.c.reason)
-    author = author[:_LONGEST_NAME]
-    concerned, values = _DECISIONS[decision]
+    about, _ = _DECISIONS[event]
 
     def work(connection: Connection) -> DecisionResult:
         if criteria.centre is None:
             lock_all(connection)
         else:
             lock_centres(connection, [criteria.centre])
-        left, now = 0, utc_now()
-        condition = criteria.condition() & concerned
-        if decision is ContextEvent.DONE:
+        left = 0
+        if event is ContextEvent.DONE:
             blocked = select(func.count()).select_from(CONTEXT).where(criteria.condition(), CONTEXT.c.issues > 0)
             left = connection.scalar(blocked) or 0
-        elif decision is ContextEvent.ISSUE_RAISED:
-            chosen = select(CONTEXT.c.id, literal(reason), literal(author), literal(now)).where(condition)
-            connection.execute(insert(ISSUE).from_select(["context_id", "reason", "raised_by", "created"], chosen))
-        elif decision is ContextEvent.ISSUE_RESOLVED:
-            of_these = ISSUE.c.context_id.in_(select(CONTEXT.c.id).where(condition))
-            resolved = {"resolved": now, "resolved_by": author, "resolution": reason}
-            connection.execute(update(ISSUE).where(ISSUE.c.resolved.is_(None), of_these).values(resolved))
-        row: dict[str, ColumnElement[Any]] = {
-            "context_id": CONTEXT.c.id,
-            "event": literal(decision.value),
-            "state": values["state"],
-            "measurements": CONTEXT.c.measurements,
-            "checksum": CONTEXT.c.checksum,
-            "document_id": null(),
-            "author": literal(author),
-            "reason": literal(reason),
-            "created": literal(now),
-        }
-        # First the history: a filter by state would not find them again after the change.
-        connection.execute(insert(HISTORY).from_select(list(row), select(*row.values()).where(condition)))
-        # MySQL and MariaDB assign from left to right, and later assignments see earlier ones: the state comes first.
-        ordered = [(CONTEXT.c[name], value) for name, value in values.items()]
-        changed = update(CONTEXT).where(condition).ordered_values(*ordered, (CONTEXT.c.changed, now))
-        return DecisionResult(connection.execute(changed).rowcount, left)
+        decision = _Decision(event, criteria.condition() & about, author[:_LONGEST_NAME], reason, utc_now())
+        # A filter by state would not find the contexts again after the last of these.
+        _change_issues(connection, decision)
+        _add_to_history(connection, decision)
+        return DecisionResult(_change_contexts(connection, decision), left)
 
     return run_writing(qc, work, patience_seconds=_PATIENCE_SECONDS)
+
+
+class _Decision(NamedTuple):
+    """A decision, and the condition on the contexts that it changes."""
+
+    event: ContextEvent
+    condition: ColumnElement[bool]
+    author: str
+    reason: str
+    at: datetime
+
+
+def _change_issues(connection: Connection, decision: _Decision) -> None:
+    author, reason, at = decision.author, decision.reason, decision.at
+    if decision.event is ContextEvent.ISSUE_RAISED:
+        raised = select(CONTEXT.c.id, literal(reason), literal(author), literal(at)).where(decision.condition)
+        connection.execute(insert(ISSUE).from_select(["context_id", "reason", "raised_by", "created"], raised))
+    elif decision.event is ContextEvent.ISSUE_RESOLVED:
+        is_open = ISSUE.c.resolved.is_(None)
+        of_these = ISSUE.c.context_id.in_(select(CONTEXT.c.id).where(decision.condition))
+        resolved = {"resolved": at, "resolved_by": author, "resolution": reason}
+        connection.execute(update(ISSUE).where(is_open, of_these).values(resolved))
+
+
+def _add_to_history(connection: Connection, decision: _Decision) -> None:
+    _, values = _DECISIONS[decision.event]
+    row: dict[str, ColumnElement[Any]] = {
+        "context_id": CONTEXT.c.id,
+        "event": literal(decision.event.value),
+        "state": values["state"],
+        "measurements": CONTEXT.c.measurements,
+        "checksum": CONTEXT.c.checksum,
+        "document_id": null(),
+        "author": literal(decision.author),
+        "reason": literal(decision.reason),
+        "created": literal(decision.at),
+    }
+    connection.execute(insert(HISTORY).from_select(list(row), select(*row.values()).where(decision.condition)))
+
+
+def _change_contexts(connection: Connection, decision: _Decision) -> int:
+    """Give the contexts their new columns; returns how many they are."""
+    _, values = _DECISIONS[decision.event]
+    # MySQL and MariaDB assign from left to right, and later assignments see earlier ones: the state comes first.
+    ordered = [(CONTEXT.c[name], value) for name, value in values.items()]
+    changed = update(CONTEXT).where(decision.condition).ordered_values(*ordered, (CONTEXT.c.changed, decision.at))
+    return connection.execute(changed).rowcount
 
 
 # Nested, so that documents are looked up by the open contexts, however few they are.

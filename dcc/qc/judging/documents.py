@@ -266,12 +266,12 @@ class _Tally:
         facts = facts_of(finding.code, finding.details, finding.value)
         return FindingRow(
             *facts._replace(message=shortened(facts.message, MESSAGE_LENGTH)),
-            finding.line,
-            shortened(finding.path, VALUE_LENGTH),
-            None if finding.value is None else shortened(finding.value, VALUE_LENGTH),
-            place.kind,
-            place.id,
-            _verdict(judged, snapshot),
+            line=finding.line,
+            path=shortened(finding.path, VALUE_LENGTH),
+            value=None if finding.value is None else shortened(finding.value, VALUE_LENGTH),
+            entity_kind=place.kind,
+            entity_id=place.id,
+            verdict=_verdict(judged, snapshot),
         )
 
     def take_uploaded(self, row: FindingRow) -> None:
@@ -289,7 +289,10 @@ class _Tally:
         severity, details = further_findings(self.excess, len(self.rows))
         verdict = FindingVerdict(severity, None, None, is_active=True)
         facts = facts_of(MORE_RULE, details, None)
-        return [*self.rows, FindingRow(*facts, None, None, None, None, None, verdict)]
+        further = FindingRow(
+            *facts, line=None, path=None, value=None, entity_kind=None, entity_id=None, verdict=verdict
+        )
+        return [*self.rows, further]
 
 
 def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[FindingVerdict, list[int]]:

@@ -218,7 +218,7 @@ class Measurement(QcBase):
     `value` is the exact text, null if it has none; `number` is its value if all of it is a finite number in ASCII
     digits. `status` is the parameter's. `centre` and the columns after it repeat those of its experiment, line or
     housing; `specimen_id` is null if an experiment names several specimens. `fingerprint` is computed from the
-    measured data (`qc.rows.procedures`): equal measurements have equal ones, and the sum of many shows whether any
+    measured data (`qc.rows.measurements`): equal measurements have equal ones, and the sum of many shows whether any
     of them changed, or two were swapped. Never changed once written: the owner of its procedure determines whether it
     is current (see the view `current_measurement`).
     """

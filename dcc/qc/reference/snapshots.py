@@ -377,7 +377,7 @@ def save(connection: Connection, snapshot: Snapshot) -> int:
             for one in rows:
                 _fits(snapshot, column, one[place])
         if rows:
-            insert_bulk(connection, table, rows)
+            insert_bulk(connection, table, [column.name for column in table.columns], rows)
     _remove_old_ones(connection, snapshot.name)
     return snapshot_id
 

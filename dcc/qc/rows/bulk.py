@@ -78,25 +78,25 @@ class LineLoader:
         self._held = 0
 
 
-def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Insert rows with all the columns of `table`, in their order, in the fastest way of the database."""
+def insert_bulk(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Insert rows, which have the values of these columns in this order, in the fastest way of the database."""
     if connection.dialect.name == "sqlite":
-        _insert_bound(connection, table, rows)
+        _insert_bound(connection, table, columns, rows)
     else:
-        _load(connection, LoadedLines(table, [column.name for column in table.columns]), as_lines(rows))
+        _load(connection, LoadedLines(table, columns), as_lines(rows))
 
 
-def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+def _insert_bound(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Insert rows by SQLite's driver, which binds nulls as slowly as values: without columns that no row has."""
-    columns = range(len(table.columns))
-    bound = [place for place in columns if any(row[place] is not None for row in rows)]
+    places = range(len(columns))
+    bound = [place for place in places if any(row[place] is not None for row in rows)]
     # For a single column `itemgetter` makes no tuples.
     if 1 < len(bound) < len(columns):
         rows = list(map(itemgetter(*bound), rows))
     else:
-        bound = list(columns)
-    names = _columns(connection, table, [column.name for column in table.columns])
-    marks = ", ".join("?" if place in bound else "NULL" for place in columns)
+        bound = list(places)
+    names = _columns(connection, table, columns)
+    marks = ", ".join("?" if place in bound else "NULL" for place in places)
     connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} ({names}) VALUES ({marks})", rows)  # noqa: S608
 
 

@@ -4,7 +4,7 @@ A specimen's key is its centre and specimenID; an experiment's its centre, proce
 E9). A line's is its centre, procedure, colony and sequenceID; a housing's its centre, pipeline, procedure, fromLIMS and
 lastUpdated. Keys are tuples, never joined texts; texts are compared exactly.
 
-Uses no database, like `dcc.qc.rows.building`.
+Uses no database, like `dcc.qc.rows.row_builder`.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ from dcc.documents.content_digest import ContentDigest
 from dcc.documents.forms import path_of_centre
 from dcc.documents.origins import Origin
 from dcc.naming import DocumentKind
-from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, entity_key_of
 from dcc.qc.rows.lines import as_lines, with_fields
-from dcc.qc.rows.procedures import OF_RUN
+from dcc.qc.rows.measurements import MEASURED, OF_RUN
+from dcc.qc.rows.row_builder import NUMBERED, RowBuilder
 from dcc.qc.rows.types import Limits, NamedRows, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
@@ -51,6 +51,9 @@ _ENTRY: Final = "entry"
 _ENTRY_COLUMNS: Final = ("kind", "columns")
 _RUN: Final = "procedure_run"
 _MEASUREMENT: Final = "measurement"
+_ID: Final = 0
+"""The place of the id in rows of numbered tables."""
+_RUN_OF_MEASUREMENT: Final = itemgetter(MEASURED.index("procedure_run_id"))
 _LINES: Final = ("id", "lines")
 """The columns of a table of lines, whose ids are those of the last of their rows, or its number."""
 _LENGTH_DIGITS: Final = 12
@@ -146,10 +149,10 @@ class PreparedWriter:
         """Write rows of a table, for a document."""
         if table in self.columns.left_out:
             return
-        self.last[table] = last = rows[-1][0] if table in NUMBERED else self.last[table] + len(rows)  # type: ignore[assignment]
+        self.last[table] = last = rows[-1][_ID] if table in NUMBERED else self.last[table] + len(rows)  # type: ignore[assignment]
         if self.columns.in_lines and table != _ENTRY:
             if table == _RUN:
-                self._of_runs = {run[0]: self._of_run(run) for run in rows}
+                self._of_runs = {run[_ID]: self._of_run(run) for run in rows}
             lines = self._lines_of_measurements(rows) if table == _MEASUREMENT else as_lines(rows)
             self._connection.execute(f"INSERT INTO {quoted(table)} VALUES (?, ?)", (last, lines))  # noqa: S608
             return
@@ -167,7 +170,7 @@ class PreparedWriter:
 
     def _lines_of_measurements(self, rows: Sequence[Row]) -> bytes:
         """With what they repeat of their runs, which were written before."""
-        by_run = groupby(rows, key=itemgetter(1))
+        by_run = groupby(rows, key=_RUN_OF_MEASUREMENT)
         return b"".join([with_fields(as_lines(list(some)), self._of_runs[run_id]) for run_id, some in by_run])
 
 

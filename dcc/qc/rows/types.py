@@ -35,22 +35,29 @@ class NamedRows:
 
     def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
         self._columns = columns
-        self._in_order: dict[tuple[str, ...], Callable[[Sequence[Any]], Row]] = {}
+        self._in_order: dict[tuple[Any, ...], Callable[[Sequence[Any]], Row]] = {}
 
     def row(self, table: str, element: tuple[Any, ...], **given: Value) -> Row:
         """The row of an element, a named tuple: the values given, the others from its fields of the columns' names.
 
         Raises KeyError for a column without a value, and for a value without a column.
         """
-        made_of = (table, *given)
-        in_order = self._in_order.get(made_of)
-        if in_order is None:
-            if unknown := given.keys() - self._columns[table]:
-                raise KeyError(f"{table} has no columns {unknown}")
-            names = (*element._fields, *given)  # type: ignore[attr-defined]
-            places = {name: place for place, name in enumerate(names)}
-            in_order = self._in_order[made_of] = itemgetter(*[places[name] for name in self._columns[table]])
+        made_of = (table, type(element), *given)
+        in_order = self._in_order.get(made_of) or self.in_order(table, type(element), *given)
         return in_order((*element, *given.values()))
+
+    def in_order(self, table: str, kind: type[tuple[Any, ...]], *given: str) -> Callable[[Sequence[Any]], Row]:
+        """For many rows: what makes them of the fields of an element of a kind, followed by the values given.
+
+        Raises KeyError as `row`.
+        """
+        made_of = (table, kind, *given)
+        if made_of not in self._in_order:
+            if unknown := set(given).difference(self._columns[table]):
+                raise KeyError(f"{table} has no columns {unknown}")
+            places = {name: place for place, name in enumerate((*kind._fields, *given))}  # type: ignore[attr-defined]
+            self._in_order[made_of] = itemgetter(*[places[name] for name in self._columns[table]])
+        return self._in_order[made_of]
 
 
 def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:

@@ -23,14 +23,11 @@ from dcc.errors import (
     BadChecksumFileError,
     ChecksumMismatchError,
     CorruptArchiveError,
-    DccError,
     DiskFullError,
     FileChangedError,
     FileMissingError,
     FileNotReadableError,
-    InternalFaultError,
     SizeMismatchError,
-    platform_fault,
 )
 from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, SubmissionOutcome
@@ -39,6 +36,7 @@ from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
+from dcc.session.archives.failures import Failures
 from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
 from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.worker_results import SessionWorkerResults
@@ -65,7 +63,6 @@ from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM
 from dcc.tracker.stored_archives import replicas_with_copies
 
-log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
 T = TypeVar("T")
 
@@ -86,8 +83,7 @@ class Coordinator:
 
     If they `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
     `awaiting_listing` are the submissions whose last attempt found another file than listed, or a bad one: they have no
-    outcome until `fail` is called. `left_to_pauses` counts those that people left to a later session by pausing all
-    their sources.
+    outcome until `fail` is called.
     """
 
     def __init__(
@@ -99,12 +95,7 @@ class Coordinator:
         are_many: bool = False,
         from_workers: SessionWorkerResults | None = None,
     ) -> None:
-        self.faults: list[InternalFaultError] = []
-        self.with_faults: set[int] = set()
-        self.not_downloaded = 0
-        self.left_to_pauses = 0
-        self.not_checked = 0
-        self.lacked_room = False
+        self.failures = Failures()
         self.damaged: list[int] = []
         self.awaiting_listing: list[ActiveSubmission] = []
         self._reasons_kept: dict[int, list[Problem]] = {}
@@ -115,20 +106,7 @@ class Coordinator:
         self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
         slots = DownloadSlots(settings.downloaders)
-        sources = {
-            number: SourceQueue(
-                SourceDownloads(
-                    address,
-                    settings,
-                    self._staging,
-                    download_slots=slots,
-                    tell=self._tell_of_transfer,
-                    from_workers=from_workers,
-                    connection_slots=session.connection_slots,
-                )
-            )
-            for number, address in addresses.items()
-        }
+        sources = {number: self._queue_of(address, slots) for number, address in addresses.items()}
         self._attempts = WaitingAttempts(sources, settings.retry_delay)
         self._unfinished: dict[int, ActiveSubmission] = {}
         self._transferring: dict[int, ActiveSubmission] = {}
@@ -136,6 +114,18 @@ class Coordinator:
         self._unwritten = UnwrittenResults()
         self._committed = 0.0
         self._asked = time.monotonic()
+
+    def _queue_of(self, address: SourceAddress, slots: DownloadSlots) -> SourceQueue:
+        downloads = SourceDownloads(
+            address,
+            self._session.settings,
+            self._staging,
+            download_slots=slots,
+            tell=self._tell_of_transfer,
+            from_workers=self._from_workers,
+            connection_slots=self._session.connection_slots,
+        )
+        return SourceQueue(downloads)
 
     def __enter__(self) -> Coordinator:
         return self
@@ -264,7 +254,7 @@ class Coordinator:
         number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
         submission = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
-        self._log_reason(submission, error)
+        self._add_reason(submission, error)
         submission.last_failure = failure = self._failure_of(submission, hosting, error)
         if failure not in _NOT_OF_SOURCE:
             submission.failed_hostings.add(hosting.id)
@@ -423,7 +413,7 @@ class Coordinator:
             self._replan_damaged(submission, error)
             return
         number = submission.attempt.id
-        self._log_reason(submission, error)
+        self._add_reason(submission, error)
         if isinstance(error, CorruptArchiveError) and submission.resumed:
             self._fetch_again(submission)
             return
@@ -441,7 +431,7 @@ class Coordinator:
         if isinstance(error, ArchiveError):
             self._unwritten.report_state(number, NOT_EXTRACTED)
         else:
-            self.not_checked += 1
+            self.failures.not_checked += 1
         self._end_submission(submission)
 
     def _note_md5(self, submission: ActiveSubmission, md5: str) -> None:
@@ -491,20 +481,8 @@ class Coordinator:
         submission.reasons.append(problem)
         self._unwritten.add_problems(submission.attempt.id, [problem])
 
-    def _log_reason(self, submission: ActiveSubmission, error: Exception) -> None:
-        if not isinstance(error, DccError):
-            with submission.as_subject():
-                log.error("%s met a fault of the platform", submission.key, exc_info=error)
-            fault = platform_fault(str(submission.key), error, "its next session takes the archive up again")
-            if not self.faults:
-                # The one that is raised in the end: others would keep what their frames hold.
-                fault.__cause__ = error
-            error = fault
-        if isinstance(error, InternalFaultError):
-            self.faults.append(error)
-            self.with_faults.add(submission.za_id)
-        self.lacked_room = self.lacked_room or isinstance(error, DiskFullError)
-        problem = Problem.of(error)
+    def _add_reason(self, submission: ActiveSubmission, error: Exception) -> None:
+        problem = self.failures.problem_of(submission, error)
         submission.reasons.append(problem)
         self._unwritten.add_problems(submission.attempt.id, [problem])
 
@@ -515,7 +493,7 @@ class Coordinator:
             self._unchecked -= 1
         elif submission.failed_hostings or submission.last_failure not in _NOT_OF_SOURCE:
             # Else the centre corrects the copies or their checksums: nothing kept the session from fetching one.
-            self.not_downloaded += 1
+            self.failures.not_downloaded += 1
         self._unwritten.finished.append(submission)
 
     def _leave_to_next_session(self, submission: ActiveSubmission) -> None:
@@ -525,9 +503,9 @@ class Coordinator:
             return
         del self._unfinished[submission.za_id]
         if self._attempts.are_paused(submission.choice.hostings):
-            self.left_to_pauses += 1
+            self.failures.left_to_pauses += 1
         else:
-            self.not_downloaded += 1
+            self.failures.not_downloaded += 1
         self._unwritten.without_further_attempt[submission.za_id] = None
 
     def _commit(self) -> Iterator[SubmissionOutcome]:

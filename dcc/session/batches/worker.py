@@ -19,9 +19,9 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
+from dcc.session.batches.batch_plans import BATCH_TYPE, BatchArchive, PlannedBatch
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WorkerBatch, taken_batch
-from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
 from dcc.session.fetching.transfer_speed import SpeedLimits

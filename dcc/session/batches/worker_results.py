@@ -25,6 +25,7 @@ from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.disk_space import disk_errors
 from dcc.runtime.log_context import progress_log
+from dcc.session.batches.batch_plans import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import (
     LEFT_SINCE,
@@ -35,7 +36,6 @@ from dcc.session.batches.exchange import (
     folder_of_session,
     remove_old_replays,
 )
-from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults, Setup

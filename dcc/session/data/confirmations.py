@@ -18,7 +18,7 @@ from dcc.session.data.data_session import record_results
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, waiting_for_upload
 from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.upload_order import DueDocument
-from dcc.session.data.uploading import Uploader, failed_upload
+from dcc.session.data.upload_phase import Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress

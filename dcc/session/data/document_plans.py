@@ -10,7 +10,7 @@ from dcc.databases.transactions import run_reading
 from dcc.errors import NotFoundError
 from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.document_effect import DocumentWithRows
-from dcc.qc.apply.planning import Plan, plan_document
+from dcc.qc.apply.planned_changes import Plan, plan_document
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.document_queries import waiting_for_upload

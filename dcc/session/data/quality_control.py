@@ -15,13 +15,13 @@ from dcc.data_outcomes import CentresBuilt, DataOutcome, SubmissionData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import count_of
 from dcc.phases import Phase, State, Status
-from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.builds import documents_behind
+from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder
 from dcc.session.data.document_queries import QcDocument, documents_of, load_documents, load_qc_states, load_unfinished
-from dcc.session.data.judging import GONE
+from dcc.session.data.judgement_phase import GONE
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import Settings
 from dcc.tracker import progress

@@ -12,7 +12,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.holding import check_signature
 from dcc.qc.judging import rejudging
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, standing_documents
-from dcc.session.data.judging import may_be_judged_again
+from dcc.session.data.judgement_phase import may_be_judged_again
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import Settings
 from dcc.tracker import progress

@@ -26,7 +26,7 @@ from dcc.session.data.document_queries import (
     in_state,
     waiting_for_upload,
 )
-from dcc.session.data.judging import may_be_judged_again
+from dcc.session.data.judgement_phase import may_be_judged_again
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.changed_archives import LOADED
@@ -77,21 +77,24 @@ def withdraw_submission(
             raise run_reading(tracker, lambda connection: not_fetched(connection, key)) or nothing_applied
         undone = WithdrawalResult(tuple(found.id for found in withdrawn), (), ())
 
-    def conclude(connection: Connection) -> None:
-        if archive.za_id is not None:
-            _cancel_waiting(connection, archive.za_id, settings.naming, author, reason)
-            notices = [NewNotice(owner, archive.za_id, NoticeOutcome.WITHDRAWN) for owner in undone.others]
-            notices += [
-                NewNotice(declined.centre, archive.za_id, NoticeOutcome.DECLINED, file_name=declined.file_name)
-                for declined in undone.declined
-            ]
-            add_notices(connection, [replace(notice, done_by=author, reason=reason) for notice in notices])
-            decide_on_proposals(
-                connection, [archive.za_id], WithdrawalProposalState.ACCEPTED, author=author, reason=reason
-            )
-
-    run_writing(tracker, conclude)
+    za_id = archive.za_id
+    if za_id is not None:
+        run_writing(tracker, lambda connection: _conclude(connection, za_id, undone, settings.naming, author, reason))
     return undone
+
+
+def _conclude(
+    connection: Connection, za_id: int, undone: WithdrawalResult, naming: NamingConvention, author: str, reason: str
+) -> None:
+    """Cancel the waiting documents of a withdrawn submission, tell owners of data, and accept a proposal of it."""
+    _cancel_waiting(connection, za_id, naming, author, reason)
+    notices = [NewNotice(owner, za_id, NoticeOutcome.WITHDRAWN) for owner in undone.others]
+    notices += [
+        NewNotice(declined.centre, za_id, NoticeOutcome.DECLINED, file_name=declined.file_name)
+        for declined in undone.declined
+    ]
+    add_notices(connection, [replace(notice, done_by=author, reason=reason) for notice in notices])
+    decide_on_proposals(connection, [za_id], WithdrawalProposalState.ACCEPTED, author=author, reason=reason)
 
 
 def record_missed_withdrawals(work: DataSession) -> None:

@@ -192,11 +192,7 @@ def receive(
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
-    published = transfer.published
-    if transfer.reads_checksum:
-        published = connection.read_md5(key.action, transfer.path)
-        if published is not None:
-            on_published(published)
+    published = _published_md5(connection, transfer, on_published)
     _refuse_known_bad(transfer, published)
     manifest = _manifest(connection, transfer, speed_limits) if hosting.manifest else None
     origin = origin_of(hosting)
@@ -223,6 +219,16 @@ def receive(
         path = staging.finish_part(key)
     seconds = time.monotonic() - began
     return ReceivedArchive(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
+
+
+def _published_md5(connection: Connection, transfer: Transfer, on_published: Callable[[str], object]) -> str | None:
+    """The MD5 that is published of the archive: beside this copy, or as it is known from another one."""
+    if not transfer.reads_checksum:
+        return transfer.published
+    published = connection.read_md5(transfer.key.action, transfer.path)
+    if published is not None:
+        on_published(published)
+    return published
 
 
 def _fetch_rest(

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, update
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
-from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import NOBODY, Listeners, SessionRequest
 from dcc.tracker.database import exception_id

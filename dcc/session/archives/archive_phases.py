@@ -27,9 +27,9 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.batches.exchange import Workers
 from dcc.session.batches.worker_results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
 from dcc.session.crawling import record_second_listing, relist
-from dcc.session.listing_sources import RelistedSource, list_again
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
+from dcc.session.source_listings import RelistedSource, list_again
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
@@ -158,17 +158,17 @@ def _process(
     session.write(
         lambda connection: record_transfer_statistics(connection, coordinator.transfer_statistics), alone=True
     )
-    if coordinator.faults:
-        faulty = coordinator.with_faults
-        session.write(lambda connection: quarantine(connection, session.id, settings.max_faults, faulty))
-    if paused := coordinator.left_to_pauses:
+    failures = coordinator.failures
+    if failures.faults:
+        session.write(lambda connection: quarantine(connection, session.id, settings.max_faults, failures.with_faults))
+    if paused := failures.left_to_pauses:
         what = count_of(paused, "submission was", "submissions were")
         them = "it" if paused == 1 else "them"
         session.notice(f"{what} not fetched, because people paused the sources. A later session fetches {them}.")
-    session.finish_task(download, TaskStatus.of(failed=coordinator.not_downloaded > 0))
-    checked = TaskStatus.of(failed=coordinator.not_checked > 0)
-    session.finish_task(check, TaskStatus.LACKED_ROOM if coordinator.lacked_room else checked)
-    return coordinator.faults
+    session.finish_task(download, TaskStatus.of(failed=failures.not_downloaded > 0))
+    checked = TaskStatus.of(failed=failures.not_checked > 0)
+    session.finish_task(check, TaskStatus.LACKED_ROOM if failures.lacked_room else checked)
+    return failures.faults
 
 
 class _Copies(NamedTuple):

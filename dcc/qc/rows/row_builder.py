@@ -1,7 +1,7 @@
 """A document's content as rows of the QC database's tables.
 
 Each element becomes rows with ids from here. An entity with a text that is longer than its column becomes none: it is
-refused, by rule Q1, and never cut. `dcc.qc.rows.loading` is the inverse.
+refused, by rule Q1, and never cut. `dcc.qc.rows.stored_content` is the inverse.
 
 Uses no database: rows are tuples, tables are names, so that a process that prepares documents loads no SQLAlchemy
 (`prepared_file`).
@@ -59,8 +59,10 @@ class RowBuilder:
         self._document_id = document_id
         self._tables = tables
         self._row = named.row
+        of_specimen = ("experiment_row", "position", "specimen_id")
+        self._specimen_of = named.in_order("experiment_specimen", contents.Experiment, *of_specimen)
         self._new_ids = new_ids
-        self._procedures = ProcedureRows(document_id, new_ids, tables, limits)
+        self._procedures = ProcedureRows(document_id, new_ids, tables, limits, named)
         self._checks_by_table = checks_by(limits)
         measured = self._procedures.measurements
         appended: dict[str, _Appended] = {
@@ -73,7 +75,6 @@ class RowBuilder:
         self._in_block: dict[str, Value] = {}
         self._of_procedures: dict[str, Value] = {}
         self._of_run: tuple[str, str, str] = ("", "", "")
-        self._measurements = tables["measurement"]
         self.measured: dict[str, int] = {}
         self.held_rows = 0
 
@@ -98,7 +99,7 @@ class RowBuilder:
         """Append an entity's rows; returns the id of its own, or a text that is too long."""
         checks = self._of_specimens if isinstance(entity, contents.Specimen) else self._of_others
         marks = [len(rows) for rows, _ in checks]
-        held = len(self._measurements)
+        measured_before = len(self._tables["measurement"])
         row_id = self._new_ids[kind.value]()
         row = self._made(row_id, entity)
         too_long = self._checks_by_table[kind.value].of_row(row)
@@ -107,7 +108,7 @@ class RowBuilder:
                 self.held_rows += added
                 too_long = check(rows[mark:])
         if too_long is None:
-            if measured := len(self._measurements) - held:
+            if measured := len(self._tables["measurement"]) - measured_before:
                 procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
                 self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
             self._tables[kind.value].append(row)
@@ -151,7 +152,8 @@ class RowBuilder:
         for place, strain in enumerate(entity.parental_strains):
             tables["parental_strain"].append(self._strain(row_id, place, strain))
         for place, one in enumerate(entity.chromosomal_alterations):
-            tables["chromosomal_alteration"].append((row_id, place, one.line))
+            alteration = row("chromosomal_alteration", one, specimen_row=row_id, position=place)
+            tables["chromosomal_alteration"].append(alteration)
             regions = [("added", region) for region in one.added] + [("removed", region) for region in one.removed]
             for part, (kind, region) in enumerate(regions):
                 head: dict[str, Value] = {"specimen_row": row_id, "alteration": place, "position": part, "kind": kind}
@@ -175,7 +177,7 @@ class RowBuilder:
         specimens, procedure = entity.specimen_ids, entity.procedure
         day = lexical.date("dateOfExperiment", entity.date)
         for place, one in enumerate(specimens):
-            self._tables["experiment_specimen"].append((row_id, place, one, entity.line))
+            self._tables["experiment_specimen"].append(self._specimen_of((*entity, row_id, place, one)))
         self._status_codes(EntityKind.EXPERIMENT, row_id, entity.status_codes)
         if procedure is not None:
             only = specimens[0] if len(specimens) == 1 else None

@@ -31,13 +31,13 @@ from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, ju
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
-from dcc.qc.rows.loading import load_document
+from dcc.qc.rows.stored_content import load_document
 from dcc.rules.context import latest_day
 from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
-from dcc.session.batches.planning import Bound, together
+from dcc.session.batches.batch_plans import Bound, together
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
 from dcc.session.data.document_problems import active_findings, problems_of
 from dcc.session.data.document_queries import (
@@ -49,7 +49,7 @@ from dcc.session.data.document_queries import (
 )
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.upload_order import DueDocument
-from dcc.session.data.uploading import FINDINGS_TOLD
+from dcc.session.data.upload_phase import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault, revoke_healed

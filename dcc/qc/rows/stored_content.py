@@ -1,4 +1,4 @@
-"""A document's content from its rows: the inverse of `building`, so that the document can be rebuilt.
+"""A document's content from its rows: the inverse of `row_builder`, so that the document can be rebuilt.
 
 Elements without a line in the tables (samples, sections, series with values) get that of their content. Most fields of
 elements are columns of the same names.

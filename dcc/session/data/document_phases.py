@@ -25,10 +25,10 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.document_queries import documents_of, load_documents
-from dcc.session.data.judging import judge_documents
+from dcc.session.data.judgement_phase import judge_documents
 from dcc.session.data.quality_control import build_contexts_of, build_overviews_of, update_document_states
 from dcc.session.data.upload_order import DueDocument
-from dcc.session.data.uploading import upload_documents
+from dcc.session.data.upload_phase import upload_documents
 from dcc.session.data.withdrawals import record_missed_withdrawals
 from dcc.session.sessions import Session
 from dcc.store.staging import Staging
