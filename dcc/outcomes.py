@@ -74,11 +74,6 @@ class EndReason(StrEnum):
     FAULTS = "faults"
     DIED = "died"
 
-    @property
-    def is_cut_short(self) -> bool:
-        """Whether somebody wanted it to end before its work was done."""
-        return self in (EndReason.STOPPED, EndReason.TIME_LIMIT)
-
 
 SESSION_MEANINGS = {
     "active": mark("a process works on it"),

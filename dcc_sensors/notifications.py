@@ -28,8 +28,6 @@ from dcc_dagster.partition_events import PartitionReport, latest_evaluations
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import MailResource, WebhookResource
 
-NOTIFY_SECONDS: Final = 60
-OVERDUE_SECONDS: Final = 600
 _PATIENCE_SECONDS: Final = 20.0
 """Seconds to wait for a tracker that restarts: Dagster gives a sensor a minute."""
 
@@ -41,7 +39,7 @@ _OVER: Final = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 
 @dg.sensor(
     name="notifications",
-    minimum_interval_seconds=NOTIFY_SECONDS,
+    minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Notifies people of runs and checks that fail, and sends unsent mails of sessions (DCC_NOTIFY_...).",
 )
@@ -117,7 +115,7 @@ def _label_of_check(check: str, thing: str) -> Message:
 @dg.sensor(
     name="overdue",
     job_name=OVERDUE_JOB,
-    minimum_interval_seconds=OVERDUE_SECONDS,
+    minimum_interval_seconds=600,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Updates the checks crawl_overdue, centre_silent and submissions_overdue while no session runs, and notifies "

@@ -28,10 +28,6 @@ from dcc_sensors.pending_work import (
     reason_to_wait_for,
 )
 
-NEW_ZIPS_SECONDS: Final = 15
-DATA_SECONDS: Final = 15
-CHANGES_SECONDS: Final = 30
-RETRY_SECONDS: Final = 120
 DUE_SECONDS: Final = 60
 REPEAT_SECONDS: Final = 15 * 60
 """Seconds before the same work is requested again, if a run left it undone."""
@@ -39,7 +35,7 @@ REPEAT_SECONDS: Final = 15 * 60
 Evaluate: TypeAlias = Callable[[dg.SensorEvaluationContext, SessionResource], dg.RunRequest | dg.SkipReason]
 
 
-def _watch(job: str, seconds: int, description: str) -> Callable[[Evaluate], dg.SensorDefinition]:
+def _watch(job: str, *, seconds: int, description: str) -> Callable[[Evaluate], dg.SensorDefinition]:
     """Decorates what a sensor does; it requests no run of the job while a database is outdated."""
 
     def decorate(evaluate: Evaluate) -> dg.SensorDefinition:
@@ -60,7 +56,7 @@ def _watch(job: str, seconds: int, description: str) -> Callable[[Evaluate], dg.
     return decorate
 
 
-@_watch(PROCESS_JOB, NEW_ZIPS_SECONDS, "Processes waiting submissions when no session is running.")
+@_watch(PROCESS_JOB, seconds=15, description="Processes waiting submissions when no session is running.")
 def new_zips(context: dg.SensorEvaluationContext, session: SessionResource) -> dg.RunRequest | dg.SkipReason:
     """Request a run for waiting submissions."""
 
@@ -72,7 +68,7 @@ def new_zips(context: dg.SensorEvaluationContext, session: SessionResource) -> d
     return _first_due(context.instance, session.session_settings(), Phase.XSD, due)
 
 
-@_watch(PROCESS_JOB, RETRY_SECONDS, "Tries failed downloads again, once after each crawl.")
+@_watch(PROCESS_JOB, seconds=120, description="Tries failed downloads again, once after each crawl.")
 def retry_failed_downloads(
     context: dg.SensorEvaluationContext, session: SessionResource
 ) -> dg.RunRequest | dg.SkipReason:
@@ -92,8 +88,8 @@ def retry_failed_downloads(
 
 @_watch(
     CRAWL_JOB,
-    DUE_SECONDS,
-    "Crawls new and changed file sources after a minute, and those with an age of their own "
+    seconds=DUE_SECONDS,
+    description="Crawls new and changed file sources after a minute, and those with an age of their own "
     "(`dcc source change --every`) when they are due.",
 )
 def due_sources(context: dg.SensorEvaluationContext, session: SessionResource) -> dg.RunRequest | dg.SkipReason:
@@ -110,7 +106,9 @@ def due_sources(context: dg.SensorEvaluationContext, session: SessionResource) -
 
 
 @_watch(
-    LOAD_JOB, DATA_SECONDS, "Loads valid documents into the QC database when all archives of a crawl are processed."
+    LOAD_JOB,
+    seconds=15,
+    description="Loads valid documents into the QC database when all archives of a crawl are processed.",
 )
 def valid_documents(context: dg.SensorEvaluationContext, session: SessionResource) -> dg.RunRequest | dg.SkipReason:
     """Request one run for all waiting documents, in the session that validated them if it is still open.
@@ -133,7 +131,9 @@ def valid_documents(context: dg.SensorEvaluationContext, session: SessionResourc
 
 
 @_watch(
-    SHOW_JOB, CHANGES_SECONDS, "Shows changes made with `dcc` commands: quality control, withdrawals, confirmations."
+    SHOW_JOB,
+    seconds=30,
+    description="Shows changes made with `dcc` commands: quality control, withdrawals, confirmations.",
 )
 def changes_beside_sessions(
     context: dg.SensorEvaluationContext, session: SessionResource

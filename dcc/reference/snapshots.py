@@ -53,10 +53,6 @@ class Snapshot:
         """The same snapshot, read from another path or URL."""
         return self if source == self.source else replace(self, provenance=replace(self.provenance, source=source))
 
-    def read_as(self, checksum: str) -> Self:
-        """The same snapshot, with the final checksum."""
-        return replace(self, provenance=replace(self.provenance, checksum=checksum))
-
     @property
     def rows(self) -> int:
         """The number of its entries; never 0."""

@@ -30,7 +30,7 @@ from dcc.settings import Settings
 from dcc.settings.hosts import WEB_PORTS
 from dcc.settings.reference import shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname
-from dcc.sources.certificates import ServerCertificates
+from dcc.sources.certificates import ServerCertificates, tls_context
 from dcc.sources.http.client import FAILURES, REDIRECTS, HttpClient, HttpResponse, Site, describe
 
 TRIES: Final = 3
@@ -142,7 +142,7 @@ class WebReader:
                 endpoint=parse_hostname(netloc, WEB_PORTS[scheme]),
                 username="",
                 credential=Credential(),
-                certificates=ServerCertificates.of_settings(origin, self._settings) if scheme == "https" else None,
+                certificates=ServerCertificates(origin, tls_context(self._settings)) if scheme == "https" else None,
             )
             client = self._clients[origin] = HttpClient(site, self._settings)
         return client

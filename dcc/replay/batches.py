@@ -18,6 +18,7 @@ from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from pydantic import TypeAdapter
 
@@ -26,17 +27,11 @@ from dcc.naming import MANIFEST_ENDINGS
 from dcc.replay import worker
 from dcc.replay.replayer import ArchiveToOpen, Replayer, StepResult
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
+from dcc.runtime.clock import utc_today
 from dcc.runtime.logging_setup import NOTICE
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.batches.batch_plans import BATCH_SECONDS, MAX_BYTES, Bound, seconds_to_prepare, together
-from dcc.session.batches.exchange import (
-    Exchange,
-    Workers,
-    new_folder_of_replay,
-    remove_old_replays,
-    taken_batch,
-    unpack,
-)
+from dcc.session.batches.exchange import REPLAYS, Exchange, Workers, remove_old_replays, taken_batch, unpack
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.copies import named_replicas
@@ -170,7 +165,8 @@ class ReplayWorkerResults(Exchange):
     OF, LEFT_UNTIL = "the replay", "for a day"
 
     def __init__(self, settings: Settings, replayer: Replayer, parts: Sequence[Part]) -> None:
-        super().__init__(ObjectStore(settings), new_folder_of_replay(), replayer.root / "exchange")
+        folder = f"{REPLAYS}/{utc_today()}-{uuid4().hex[:12]}"
+        super().__init__(ObjectStore(settings), folder, replayer.root / "exchange")
         self._settings, self._replayer = settings, replayer
         self._parts = {_name(number): part for number, part in enumerate(parts)}
         self._keys: dict[str, str] = {}

@@ -240,7 +240,7 @@ def finish_session(connection: Connection, session_id: int, broke_off: EndReason
     session that was cut short are cancelled; those of one that broke off say `why` too.
     """
     now = utc_now()
-    is_cancelled = broke_off is not None and broke_off.is_cut_short
+    is_cancelled = broke_off in (EndReason.STOPPED, EndReason.TIME_LIMIT)
     if broke_off is not None:
         end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
     of_session = SessionTask.session_id == session_id

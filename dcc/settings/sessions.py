@@ -178,11 +178,6 @@ class SessionSettings(SettingsGroup):
         return parse_left_out_steps(self.left_out_steps, self.centre_groups)
 
     @property
-    def page_hosts(self) -> frozenset[str]:
-        """The names and addresses that the web page is asked for by, beside those of this machine alone."""
-        return parse_hosts(self.ui_hosts)
-
-    @property
     def last_phase(self) -> Phase:
         """The phase that sessions go on to."""
         return Phase[self.until.upper()]

@@ -136,11 +136,6 @@ class ServerCertificates:
             context = unverified_context() if pinned else tls_context(settings)
         return cls(address.label, context, pinned, address.id)
 
-    @classmethod
-    def of_settings(cls, label: Message | str, settings: Settings) -> ServerCertificates:
-        """For a server that is no source. Raises ConfigurationError if the authorities cannot be read."""
-        return cls(label, tls_context(settings))
-
     def check(self, secure: ssl.SSLSocket) -> None:
         """Refuse a server whose certificate is not pinned, if any is. Raises CertificateChangedError."""
         if not self._pinned:

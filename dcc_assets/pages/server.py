@@ -21,6 +21,7 @@ from dcc.databases.schema import current
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.settings import load_settings
+from dcc.settings.hosts import parse_hosts
 from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
 from dcc_assets.pages.reports import (
@@ -135,5 +136,5 @@ def serve_pages(
     """
     if watch_overdue:
         threading.Thread(target=_watch_overdue, args=(instance,), daemon=True).start()
-    checks = Middleware(RequestChecks, hosts=load_settings().page_hosts)
+    checks = Middleware(RequestChecks, hosts=parse_hosts(load_settings().ui_hosts))
     serve(loaded(), serving, report_routes(), [checks])

@@ -13,7 +13,7 @@ from dcc.errors import NotFoundError
 from dcc.replay.batches import prepare_replay_batch
 from dcc.replay.replay import ReplayProposal, replay
 from dcc.replay.verdicts import Replay
-from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_session
+from dcc.session.batches.exchange import SESSIONS, Exchange, WorkerBatch
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.objects import ObjectStore
@@ -95,7 +95,7 @@ def test_workers_do_all_of_it_and_what_a_killed_replay_left_goes_after_a_day(
     store = ObjectStore(filled.settings)
     (tmp_path / "left").write_bytes(b"left")
     store.put("replays/2013-10-31-0123456789ab/bundle", tmp_path / "left")
-    of_session = store.put(f"{folder_of_session(1)}/plans/batch_1", tmp_path / "left")
+    of_session = store.put(f"{SESSIONS}/1/plans/batch_1", tmp_path / "left")
     told: list[tuple[int, int]] = []
     workers = here(of_worker(filled, tmp_path))
     (tmp_path / "proposed.py").write_text(RULE)

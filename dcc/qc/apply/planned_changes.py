@@ -62,7 +62,7 @@ _LISTED: Final = {
     EntityKind.EXPERIMENT: {"animal": NAMED},
 }
 """What the values in these tables are called, by kind of entity."""
-_BASELINE: Final = "baseline"
+_GENOTYPE: Final = case((SPECIMEN.c.is_baseline, "baseline"), else_=SPECIMEN.c.colony_id)
 _PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 
 
@@ -260,7 +260,7 @@ def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[T
     elif kind is EntityKind.EXPERIMENT:
         source = source.outerjoin(NAMED, NAMED.c.experiment_row == table.c.id)
         source = source.outerjoin(SPECIMEN, same_animal(table) & SPECIMEN.c.is_current)
-        whose = _genotype_and_strain(SPECIMEN)
+        whose = [_GENOTYPE, SPECIMEN.c.strain_id]
     return _found_contexts(connection, source, whose, table.c.id, ids)
 
 
@@ -272,7 +272,7 @@ def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -
     ids = [side[key]["id"] for side in (before, after) for key in moved if key in side]
     runs = with_experiments(SPECIMEN).join(RUN, is_run_of(EntityKind.EXPERIMENT) & EXPERIMENT.c.is_current)
     source = runs.join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
-    found = _found_contexts(connection, source, _genotype_and_strain(SPECIMEN), SPECIMEN.c.id, ids)
+    found = _found_contexts(connection, source, [_GENOTYPE, SPECIMEN.c.strain_id], SPECIMEN.c.id, ids)
     appeared = [after[key]["id"] for key in moved if key not in before]
     unknown: list[ColumnElement[Any]] = [null(), null()]
     return found | _found_contexts(connection, source, unknown, SPECIMEN.c.id, appeared)
@@ -280,10 +280,6 @@ def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -
 
 def _animal(row: RowMapping | None) -> tuple[Any, ...] | None:
     return None if row is None else (row["is_baseline"], row["colony_id"], row["strain_id"])
-
-
-def _genotype_and_strain(specimen: Any) -> list[ColumnElement[Any]]:
-    return [case((specimen.c.is_baseline, _BASELINE), else_=specimen.c.colony_id), specimen.c.strain_id]
 
 
 def _found_contexts(

@@ -95,14 +95,14 @@ def own_strain(specimen: Any) -> ColumnElement[str | None]:
     return func.nullif(func.rtrim(specimen.c.strain_id), "")
 
 
-def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
+def strain_of(specimen: Any) -> ColumnElement[str]:
     """The strain of a row of `specimen` joined with its colony."""
-    return func.coalesce(own_strain(specimen), or_unknown(colony.c.strain_id))
+    return func.coalesce(own_strain(specimen), or_unknown(COLONY.c.strain_id))
 
 
-def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:
+def of_snapshot(colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:
     """The condition of a join with a colony in the snapshot `colonies`, by its first production."""
-    return and_(colony.c.snapshot_id == colonies, colony.c.colony_id == colony_id, colony.c.position == 1)
+    return and_(COLONY.c.snapshot_id == colonies, COLONY.c.colony_id == colony_id, COLONY.c.position == 1)
 
 
 def or_unknown(column: ColumnElement[Any]) -> ColumnElement[str]:
@@ -110,11 +110,11 @@ def or_unknown(column: ColumnElement[Any]) -> ColumnElement[str]:
     return func.coalesce(func.rtrim(column), UNKNOWN)
 
 
-def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnElement[Any]) -> Select[Any]:
+def with_specimens(runs: Select[Any], colonies: int | ColumnElement[Any]) -> Select[Any]:
     """A query of runs and their experiments, with the current version of each specimen and its colony's data."""
-    on_animal = same_animal(experiment) & SPECIMEN.c.is_current
-    named = runs.outerjoin(NAMED, NAMED.c.experiment_row == experiment.c.id).outerjoin(SPECIMEN, on_animal)
-    return named.outerjoin(COLONY, of_snapshot(COLONY, SPECIMEN.c.colony_id, colonies))
+    on_animal = same_animal(EXPERIMENT) & SPECIMEN.c.is_current
+    named = runs.outerjoin(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id).outerjoin(SPECIMEN, on_animal)
+    return named.outerjoin(COLONY, of_snapshot(SPECIMEN.c.colony_id, colonies))
 
 
 def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
@@ -224,10 +224,10 @@ def _present() -> CompoundSelect[Any]:
 
     colonies: ColumnElement[Any] = bindparam("colonies")
     lines = counted(EntityKind.LINE, func.rtrim(LINE.c.colony_id), or_unknown(COLONY.c.strain_id))
-    experiments = counted(EntityKind.EXPERIMENT, genotype_of(SPECIMEN), strain_of(SPECIMEN, COLONY))
+    experiments = counted(EntityKind.EXPERIMENT, genotype_of(SPECIMEN), strain_of(SPECIMEN))
     return union_all(
-        with_specimens(experiments, EXPERIMENT, colonies),
-        lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies)),
+        with_specimens(experiments, colonies),
+        lines.outerjoin(COLONY, of_snapshot(LINE.c.colony_id, colonies)),
         counted(EntityKind.HOUSING, literal(UNKNOWN), literal(UNKNOWN)),
     )
 

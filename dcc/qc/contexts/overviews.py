@@ -168,9 +168,9 @@ def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[An
     query = select(*columns, func.count().label("number")).select_from(specimens)
     query = query.where(condition, SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
     counted = query.subquery()
-    genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted, COLONY).label("strain")
+    genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted).label("strain")
     carried = [func.max(column) for column in (COLONY.c.gene_id, COLONY.c.gene_symbol, COLONY.c.allele_id)]
-    colony = of_snapshot(COLONY, counted.c.colony_id, bindparam("colonies"))
+    colony = of_snapshot(counted.c.colony_id, bindparam("colonies"))
     return (
         select(counted.c.centre, genotype, strain, *carried, func.sum(counted.c.number))
         .select_from(counted.outerjoin(COLONY, colony))
@@ -250,7 +250,7 @@ def _present_animals() -> CompoundSelect[Any]:
         RUN.c.procedure_id,
         NAMED.c.specimen_id,
         genotype_of(SPECIMEN).label("genotype"),
-        strain_of(SPECIMEN, COLONY).label("strain_id"),
+        strain_of(SPECIMEN).label("strain_id"),
         type_coerce(SPECIMEN.c.is_baseline, Integer),
         SPECIMEN.c.gender,
         SPECIMEN.c.zygosity,
@@ -277,8 +277,8 @@ def _present_animals() -> CompoundSelect[Any]:
     )
     colonies: ColumnElement[Any] = bindparam("colonies")
     return union_all(
-        with_specimens(animals, EXPERIMENT, colonies),
-        colonies_of_lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies)),
+        with_specimens(animals, colonies),
+        colonies_of_lines.outerjoin(COLONY, of_snapshot(LINE.c.colony_id, colonies)),
     )
 
 

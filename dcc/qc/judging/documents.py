@@ -21,7 +21,7 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from dcc.data_outcomes import FindingEntry
 from dcc.databases.list_parameters import change_rows, rows_with
-from dcc.declarations import NO_DETAILS
+from dcc.declarations import NO_DETAILS, stored_details
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.errors import NotFoundError
@@ -331,7 +331,7 @@ def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry
     return FindingEntry(
         row.code,
         verdict.severity,
-        row.details_or_words,
+        stored_details(row.code, row.details, row.message),
         row.line,
         row.path,
         row.value,

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, select, update
 
 from dcc.databases.list_parameters import change_rows, rows_with
-from dcc.declarations import stored_details
-from dcc.messages import Details
 from dcc.qc.models import BLOCK, ENTITY_TABLES, FINDING, SPECIMEN
 from dcc.rules.checking import AWAITING_SPECIMENS
 from dcc.rules.upload import UPLOAD_RULES
@@ -85,11 +83,6 @@ class FindingRow(NamedTuple):
     entity_id: int | None
     verdict: FindingVerdict
     id: int = 0
-
-    @property
-    def details_or_words(self) -> Details:
-        """Its details, or its words if nothing else is known."""
-        return stored_details(self.code, self.details, self.message)
 
     @property
     def key(self) -> Key:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from typing import Final, Self
 from urllib.parse import quote
 
@@ -138,7 +139,8 @@ def _retrieve_impress(qc: Engine, settings: Settings, url: str) -> Impress:
         provenance = Provenance(shown_source(url), utc_now(), "")
         impress = impress_from_answers(api.answer, provenance)
         api.save()
-        return impress.read_as(checksum_of_answers({address: page.content for address, page in api.pages.items()}))
+        checksum = checksum_of_answers({address: page.content for address, page in api.pages.items()})
+        return replace(impress, provenance=replace(provenance, checksum=checksum))
 
 
 class _Api:

@@ -266,17 +266,14 @@ def remove_reports(settings: Settings, keys: Iterable[SubmissionKey]) -> None:
             _remove(report_path(settings, key).with_suffix(suffix))
 
 
-def remove_old_reports(settings: Settings, days: int) -> int:
-    """Remove the kept reports that were made more than so many days ago; how many files. Raises CleaningError."""
+def remove_old_reports(settings: Settings, days: int) -> None:
+    """Remove the kept reports that were made more than so many days ago. Raises CleaningError."""
     oldest = time.time() - days * _DAY_SECONDS
-    removed = 0
     for path in sorted(reports_directory(settings).glob("*/*")):
         # `dcc report` may have just put it in the place of another one.
         with suppress(FileNotFoundError):
             if path.suffix in (*_SUFFIXES, ".part") and path.lstat().st_mtime < oldest:
                 _remove(path)
-                removed += 1
-    return removed
 
 
 def _remove(path: Path) -> None:

@@ -14,10 +14,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, TypeVar
-from uuid import uuid4
 
 from dcc.errors import DccError, NotFoundError, StoreUnreachableError
-from dcc.runtime.clock import utc_today
 from dcc.runtime.private_files import scratch_directory
 from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
@@ -37,16 +35,6 @@ SESSION_SCRATCH: Final = ".workers-"
 SESSIONS, REPLAYS = "sessions", "replays"
 """The folders of the store with a folder for each session, and for each replay, and its workers."""
 _PLANS, _RESULTS = "plans", "results"
-
-
-def folder_of_session(session_id: int) -> str:
-    """The folder of the object store that a session and its workers share."""
-    return f"{SESSIONS}/{session_id}"
-
-
-def new_folder_of_replay() -> str:
-    """A new folder of the object store for a replay, named by its day."""
-    return f"{REPLAYS}/{utc_today()}-{uuid4().hex[:12]}"
 
 
 def is_replay(work: str) -> bool:

@@ -27,15 +27,7 @@ from dcc.runtime.disk_space import disk_errors
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.batch_plans import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
-from dcc.session.batches.exchange import (
-    LEFT_SINCE,
-    SESSION_SCRATCH,
-    SESSIONS,
-    Exchange,
-    Workers,
-    folder_of_session,
-    remove_old_replays,
-)
+from dcc.session.batches.exchange import LEFT_SINCE, SESSION_SCRATCH, SESSIONS, Exchange, Workers, remove_old_replays
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults, Setup
@@ -110,7 +102,7 @@ class SessionWorkerResults(Exchange):
     OF, LEFT_UNTIL = "the session", "until the next one"
 
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path, setup: str) -> None:
-        super().__init__(store, folder_of_session(session_id), scratch)
+        super().__init__(store, f"{SESSIONS}/{session_id}", scratch)
         self._setup, self._has_other_setups = setup, False
         self._keys: dict[SubmissionKey, str] = {}
         self._taken: dict[SubmissionKey, tuple[Path, WorkerFindings] | None] = {}
