@@ -50,7 +50,6 @@ from dcc.settings import Settings
 from dcc.tracker.models import SessionLock, SessionTask
 from dcc.tracker.session_statuses import TaskStatus
 
-log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
 T = TypeVar("T")
 

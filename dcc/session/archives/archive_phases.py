@@ -8,7 +8,6 @@ and another one delivered the same, or no source has another copy.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,8 +61,6 @@ from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.reopened_by import CRAWL, session_name
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import WAITING
-
-log = logging.getLogger(__name__)
 
 MANY: Final = 50
 """Number of archives from which on processes are worth their start of a tenth of a second each."""
