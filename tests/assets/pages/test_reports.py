@@ -223,6 +223,8 @@ def test_what_is_wrong_is_told_in_the_reader_s_language(shown: Shown, monkeypatc
         "/dcc/reports/add/none.zip": (404, "Eine Einreichung add/none.zip gibt es nicht"),
         "/dcc/kept/add/none": (404, "Von add/none ist kein Bericht aufbewahrt."),
     }
+    pages["/dcc/reports/centre/h"] = (404, "(Groß- und Kleinschreibung zählt). Am ähnlichsten: H. ")
+    pages[f"/dcc/reports/{GOOD[:-4]}.7z"] = (404, f"Am ähnlichsten: {GOOD}")
     for path, (expected, words) in pages.items():
         status, _, body = ask(path, "language=de")
         assert (status, words in body.decode()) == (expected, True), path
