@@ -18,8 +18,7 @@ from dcc.vocabulary import ContextState, Severity
 class FindingEntry:
     """An active finding of a document; for `code` and `details` see `dcc.rules.findings.Finding`.
 
-    `snapshot` names the reference data that judged it, such as `impress 3`. `waiver` is the id of the waiver that
-    lowered it or set it aside; `is_waived`: it no longer counts because of that.
+    `snapshot` names the reference data that judged it, such as `impress 3`.
     """
 
     code: str
@@ -29,8 +28,6 @@ class FindingEntry:
     path: str | None = None
     value: str | None = None
     snapshot: str | None = None
-    waiver: int | None = None
-    is_waived: bool = False
 
     @property
     def rule(self) -> str:

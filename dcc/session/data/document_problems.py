@@ -22,10 +22,9 @@ _ENTITIES: Final[Mapping[str, tuple[str, str]]] = {
 """One, and several, of each kind."""
 
 
-def active_findings(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
-    """The findings that no waiver sets aside, those that fail a document first; equal ones keep their order."""
-    active = [one for one in findings if not one.is_waived]
-    return sorted(active, key=lambda one: max(one.severity.rank, Severity.ERROR.rank))
+def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
+    """The findings, those that fail a document first; equal ones keep their order."""
+    return sorted(findings, key=lambda one: max(one.severity.rank, Severity.ERROR.rank))
 
 
 def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> list[Problem]:
@@ -33,7 +32,7 @@ def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> lis
 
     `findings` may be only the first of `total`. Messages of warnings and of unchecked rules begin with a prefix.
     """
-    counted = [finding for finding in active_findings(findings) if finding.rule != MORE_RULE]
+    counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
     shown = [
         Problem(finding.rule, finding.translatable, finding.line, code=finding.code, severity=finding.severity)
         for finding in counted[:limit]
