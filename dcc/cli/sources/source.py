@@ -131,7 +131,7 @@ def delta_option(default: str | None = None) -> Callable[[_Command], _Command]:
         default=default,
         show_default=default is not None,
         help="What crawls record of archives that were fetched before. "
-        + " ".join(f"{strategy}: {what}." for strategy, what in _RECORDED.items()),
+        + " ".join(f"With {strategy}: {what}." for strategy, what in _RECORDED.items()),
     )
 
 
