@@ -49,13 +49,13 @@ class FindingEntry:
 class DocumentData:
     """The result of one document in the phases after its validation.
 
-    `document_id` is its id in the QC database, None if the database has nothing of it. For `said`, `opened` and `ended`
-    see `dcc.qc.apply.document_effect.AppliedDocument`; `procedures` counts its measurements by procedure. `repeated`:
-    it was applied before. `late`: newer documents of the centre were uploaded before it. `held`: it waits for
-    confirmation. `findings` are the first of its active findings; `finding_counts` counts all of them by rule and
-    severity. `cleared` counts earlier findings that no longer hold. `reason` says why its upload failed, or waits.
-    `waits_for` is an older archive of its centre that is uploaded first. `left_out` are the phases that the settings
-    leave out.
+    `document_id` is its id in the QC database, None if the database has nothing of it. For `said`, `opened` and
+    `ended` see `dcc.qc.apply.document_effect.AppliedDocument`; `procedures` counts its measurements by procedure.
+    `repeated`: it was applied before. `late`: newer documents of the centre were uploaded before it. `held`: it
+    waits for confirmation. `unapplied`: it was confirmed, and the next session applies it. `findings` are the
+    first of its active findings; `finding_counts` counts all of them by rule and severity. `cleared` counts earlier
+    findings that no longer hold. `reason` says why its upload failed, or waits. `waits_for` is an older archive of
+    its centre that is uploaded first. `left_out` are the phases that the settings leave out.
     """
 
     file_name: str
@@ -67,6 +67,7 @@ class DocumentData:
     repeated: bool = False
     late: bool = False
     held: bool = False
+    unapplied: bool = False
     said: Mapping[str, int] = field(default_factory=dict)
     opened: Mapping[str, int] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)

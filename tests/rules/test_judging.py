@@ -283,7 +283,7 @@ def test_of_very_many_findings_the_first_are_recorded_and_one_counts_the_rest(mo
         assert rules_of(judgement) == ["P9"] * 4 + ["X10"] * 4 + ["more"]
     (more,) = [row for row in findings(mouse, document) if row.rule == "more"]
     assert more.severity == "error"
-    assert "5 more findings than the 8 that are recorded: P9 3 (error), X10 2 (warning)" in more.message
+    assert "The document has more findings (5) than those recorded (8): P9 3 (error), X10 2 (warning)" in more.message
     assert validity(mouse) == [False] * 7 + [True] * 7
     assert "more" not in rules_of(judge(mouse, document))
 

@@ -12,9 +12,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select
 
 from dcc.databases.list_parameters import IDS
+from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import document_pages, pages
-from dcc.outcomes import HELD, LEFT_OUT, NOTES
+from dcc.outcomes import LEFT_OUT, STEP_LEFT_OUT
 from dcc.phases import Phase, State, Status
 from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import waiting_runs
@@ -146,8 +147,8 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Wrong:
         if (row.measurements, int(row.checksum, 16)) != (number[key], checksum[key]):
             yield (
                 _name(key),
-                f"It says that it has {row.measurements:,} measurements (checksum {row.checksum}); counted are "
-                f"{number[key]:,} ({checksum[key]:032x}). {_RECOUNT}",
+                f"It says that it has {count_of(row.measurements, 'measurement')} (checksum {row.checksum}); counted "
+                f"are {number[key]:,} ({checksum[key]:032x}). {_RECOUNT}",
             )
     parts = select(SHARE).join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)
     for row in qc.execute(parts):
@@ -221,7 +222,7 @@ _ACTIVE: Final = (
 )
 _LOGGED: Final = (
     entries_that_hold(KIND, func.count().label("entries"))
-    .where(XmlLog.xml_id.in_(IDS), AnException.short_name.not_in(NOTES.keys() - {HELD}))
+    .where(XmlLog.xml_id.in_(IDS), AnException.short_name.not_in(STEP_LEFT_OUT))
     .group_by(XmlLog.xml_id, AnException.short_name)
 )
 

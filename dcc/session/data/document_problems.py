@@ -7,7 +7,7 @@ from typing import Final
 
 from dcc.data_outcomes import FindingEntry
 from dcc.messages import Message, mark, message
-from dcc.outcomes import HELD, Problem, SubmissionKey
+from dcc.outcomes import CONFIRMED, HELD, Problem, SubmissionKey
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
@@ -39,7 +39,9 @@ def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> lis
     ]
     left = max(len(counted), total) - len(shown)
     if left > 0:
-        more = mark("{number} more findings than the {listed} listed here. See dcc data findings.")
+        more = mark(
+            "The document has more findings ({number}) than those listed here ({listed}). See dcc data findings."
+        )
         shown.append(Problem(MORE_RULE, message(more, number=left, listed=len(shown)), code=MORE_RULE))
     return shown
 
@@ -64,6 +66,11 @@ def held_problem(
         "--reason ..."
     )
     return Problem(HELD, message(would, entities=entities, archive=str(key)), code=HELD)
+
+
+def confirmed_problem() -> Problem:
+    """The entry of a document that was confirmed and is not applied yet."""
+    return Problem(CONFIRMED, message(mark("It was confirmed, and the next session applies it.")), code=CONFIRMED)
 
 
 def _held_message(key: SubmissionKey | str, owners: Sequence[str], centre: str | None) -> Message:
