@@ -12,6 +12,7 @@ from dcc.reports.languages import plain_english
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.sentences import document_notes
+from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.uploading import Uploader
 from dcc.tracker import progress
 from dcc.tracker.queries.state_counts import held_documents
@@ -266,6 +267,8 @@ def test_what_was_confirmed_and_not_applied_says_so_and_is_applied_before_what_i
         (shown,) = recorded_data(tracker, qc, [key_of(HELD)])
         changed = find_submissions(tracker, SubmissionFilter(since=datetime(2026, 2, 1)))
     assert [f"{one.action}/{one.file_name}" for one in changed] == [HELD]
+    plans = plan_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD))
+    assert [one.is_held(careful.settings.hold_threshold) for one in plans] == [False]
     assert report.outcome is Outcome.TO_BE_TAKEN
     assert document_notes(plain_english(), report.documents[0]) == ["was confirmed, and the next session applies it"]
     assert [(one.held, one.unapplied) for one in shown.documents] == [(False, True)]
