@@ -18,8 +18,7 @@ from dcc.vocabulary import ContextState, Severity
 class FindingEntry:
     """An active finding of a document; for `code` and `details` see `dcc.rules.findings.Finding`.
 
-    `snapshot` names the reference data that judged it, such as `impress 3`. `waiver` is the id of the waiver that
-    lowered it or set it aside; `is_waived`: it no longer counts because of that.
+    `snapshot` names the reference data that judged it, such as `impress 3`.
     """
 
     code: str
@@ -29,8 +28,6 @@ class FindingEntry:
     path: str | None = None
     value: str | None = None
     snapshot: str | None = None
-    waiver: int | None = None
-    is_waived: bool = False
 
     @property
     def rule(self) -> str:
@@ -52,13 +49,13 @@ class FindingEntry:
 class DocumentData:
     """The result of one document in the phases after its validation.
 
-    `document_id` is its id in the QC database, None if the database has nothing of it. For `said`, `opened` and `ended`
-    see `dcc.qc.apply.document_effect.AppliedDocument`; `procedures` counts its measurements by procedure. `repeated`:
-    it was applied before. `late`: newer documents of the centre were uploaded before it. `held`: it waits for
-    confirmation. `findings` are the first of its active findings; `finding_counts` counts all of them by rule and
-    severity. `cleared` counts earlier findings that no longer hold. `reason` says why its upload failed, or waits.
-    `waits_for` is an older archive of its centre that is uploaded first. `left_out` are the phases that the settings
-    leave out.
+    `document_id` is its id in the QC database, None if the database has nothing of it. For `said`, `opened` and
+    `ended` see `dcc.qc.apply.document_effect.AppliedDocument`; `procedures` counts its measurements by procedure.
+    `repeated`: it was applied before. `late`: newer documents of the centre were uploaded before it. `held`: it
+    waits for confirmation. `unapplied`: it was confirmed, and the next session applies it. `findings` are the
+    first of its active findings; `finding_counts` counts all of them by rule and severity. `cleared` counts earlier
+    findings that no longer hold. `reason` says why its upload failed, or waits. `waits_for` is an older archive of
+    its centre that is uploaded first. `left_out` are the phases that the settings leave out.
     """
 
     file_name: str
@@ -70,6 +67,7 @@ class DocumentData:
     repeated: bool = False
     late: bool = False
     held: bool = False
+    unapplied: bool = False
     said: Mapping[str, int] = field(default_factory=dict)
     opened: Mapping[str, int] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)

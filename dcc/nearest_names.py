@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Final
+
+from dcc.messages import Message, mark, message
 
 LEAST_ALIKE: Final = 0.6
 """The least similarity (at most 1) of a near name."""
@@ -27,7 +29,11 @@ def nearest_names(text: str, names: Iterable[str], limit: int = 3, *, least_alik
     return sorted(similar, key=found.__getitem__, reverse=True)[:limit]
 
 
-def nearest_sentence(text: str, names: Iterable[str]) -> str:
+def nearest_sentence(text: str, names: Iterable[str]) -> Message | str:
     """A sentence with the nearest names, after a space; empty if none is near."""
-    nearest = nearest_names(text, names)
-    return f" The nearest: {', '.join(nearest)}." if nearest else ""
+    return sentence_of(nearest_names(text, names))
+
+
+def sentence_of(nearest: Sequence[str]) -> Message | str:
+    """A sentence with nearest names, after a space; empty if there are none."""
+    return message(mark(" The nearest: {names}."), names=nearest) if nearest else ""

@@ -168,5 +168,5 @@ def _alternatives(connection: Connection, field: str, text: str) -> str:
             is_similar = column.startswith(text[: min(len(text) // 2, _LONGEST_BEGINNING)], autoescape=True)
             distinct = select(column).where(column.is_not(None)).distinct().order_by(is_similar.desc(), column)
             names |= dict.fromkeys(connection.scalars(distinct.limit(_NAMES_COMPARED)))
-    nearest = nearest_sentence(text, names)
+    nearest = str(nearest_sentence(text, names))
     return nearest or (f" It has {', '.join(sorted(names))}." if 0 < len(names) <= _NAMES_LISTED else "")

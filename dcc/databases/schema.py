@@ -28,6 +28,7 @@ from dcc.databases.engines import WRITES, database_label, disposed, open_url
 from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
 from dcc.errors import ConfigurationError, StorageUnfinishedError
+from dcc.messages import count_of
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, refuse_links_of_others, remove_access_of_others
 
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
@@ -138,8 +139,9 @@ def _refuse_orphans(connection: Connection, database: Database) -> None:
     if orphans:
         tables = sorted({str(row[0]) for row in orphans})
         raise database.outdated(
-            f"The {database.noun} was not upgraded: {len(orphans)} rows of {', '.join(tables)} refer to rows that are "
-            "not there. Restore the database from a backup, or remove these rows, and run dcc init again."
+            f"The {database.noun} was not upgraded. Of {', '.join(tables)} {count_of(len(orphans), 'row')} would refer "
+            "to rows that are not there. Restore the database from a backup, or remove what refers to nothing, and run "
+            "dcc init again."
         )
 
 

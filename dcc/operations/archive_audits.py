@@ -124,7 +124,7 @@ class ArchiveCopies:
         self.store = ArchiveStore(settings, holding)
         self._staging = Staging(settings.staging_directory)
         self._connection_slots = ConnectionSlots(tracker, settings)
-        self._tracker, self._settings = tracker, settings
+        self._tracker, self.settings = tracker, settings
         self.write = write or (lambda work: run_writing(tracker, work))
 
     def __enter__(self) -> ArchiveCopies:
@@ -215,7 +215,7 @@ class ArchiveCopies:
 
         Raises as `ArchiveStore.fetch`.
         """
-        with scratch_directory(self._settings.home) as folder:
+        with scratch_directory(self.settings.home) as folder:
             path = folder / "archive"
             try:
                 self.store.fetch(sha256, path, without=without)
@@ -229,7 +229,7 @@ class ArchiveCopies:
 
     def _fetched_again(self, sha256: str, path: Path) -> bool:
         """Fetch an archive from a usable source that still lists it as it was; returns whether its bytes came."""
-        usable = self.read(partial(usable_sources, failure_limit=self._settings.source_failure_limit))
+        usable = self.read(partial(usable_sources, failure_limit=self.settings.source_failure_limit))
         for offer in self.read(partial(listed_copies, sha256=sha256)):
             if offer.source_id not in usable:
                 continue
@@ -245,7 +245,7 @@ class ArchiveCopies:
 
     def _fetch(self, offer: ListedCopy, address: SourceAddress, path: Path) -> None:
         """Write what a source offers to a file. Raises SourceError, also if others use all its connections."""
-        settings = self._settings.for_protocol(address.protocol)
+        settings = self.settings.for_protocol(address.protocol)
         patience = for_seconds(settings.connect_timeout + settings.login_timeout)
         with (
             self._connection_slots.keep_alive(),
@@ -352,8 +352,7 @@ def audit_archives(
             faulty = copies.read(partial(faulty_copies, replica=one.url))
             due = copies.read(partial(due_copies, replica=one.url, days=days, everything=everything))
             audits.append(_audited(copies, one, dict.fromkeys([*faulty, *due]), requested_by))
-        caught_up = copies.still_lacking(caught_up)
-        return AuditResult(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)), removed)
+        return _result(copies, audits, caught_up, removed)
 
 
 def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> AuditResult:
@@ -364,8 +363,12 @@ def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> A
         for replica in copies.store.replicas:
             if faulty := copies.read(partial(faulty_copies, replica=replica.url)):
                 audits.append(_audited(copies, replica, faulty, requested_by))
-        caught_up = copies.still_lacking(caught_up)
-        return AuditResult(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
+        return _result(copies, audits, caught_up)
+
+
+def _result(copies: ArchiveCopies, audits: Iterable[Audit], caught_up: CatchUpResult, removed: int = 0) -> AuditResult:
+    lacking = copies.still_lacking(caught_up)
+    return AuditResult(tuple(audits), lacking, copies.read(partial(find_lost, settings=copies.settings)), removed)
 
 
 def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:

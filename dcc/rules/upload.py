@@ -52,7 +52,7 @@ THERE_CASE: Final = "there"
 """The case, for the rules of the upload, of an entity to be added that exists already."""
 
 MORE: Final = Declaration(
-    message=mark("{number} more findings of this rule are not listed. Correct those listed and submit all again."),
+    message=mark("This rule has more findings than are listed ({number}). Correct those listed and submit all again."),
     cause=mark("This rule has more findings than are listed"),
     remedy=mark("Correct those that are listed, and submit the document again."),
 )
@@ -194,7 +194,8 @@ _NO_REFERENCE: Final = Declaration(
 )
 _MORE_FOUND: Final = Declaration(
     message=mark(
-        "{number} more findings than the {recorded} that are recorded: {rules}. They are recorded once others are gone."
+        "The document has more findings ({number}) than those recorded ({recorded}): {rules}. They are recorded once "
+        "others are gone."
     ),
     cause=mark("More findings than are recorded"),
     remedy=mark("This ends with the other causes: the findings are recorded once others are gone."),

@@ -89,12 +89,13 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     SimpleParameter,
     Metadata,
     SeriesValue,
-    message=mark("The value '{value}' of {parameter} is none of its {number} options."),
+    message=mark("The value '{value}' of {parameter} is none of the options that IMPReSS lists ({number})."),
     cause=mark("{parameter}: '{value}' is none of its options"),
     remedy=mark("Use an option exactly as IMPReSS lists it for this parameter."),
     cases={
         "nearest": mark(
-            "The value '{value}' of {parameter} is none of its {number} options. The nearest is '{nearest}'."
+            "The value '{value}' of {parameter} is none of the options that IMPReSS lists ({number}). The nearest is "
+            "'{nearest}'."
         ),
         "retired": Declaration(
             message=mark("The value '{value}' of {parameter} is an option that IMPReSS has retired."),
@@ -160,7 +161,7 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
 @rule_of_shape(
     "P12",
     OntologyParameter,
-    message=mark("The term '{value}' of {parameter} is none of the {number} that IMPReSS lists. Correct it."),
+    message=mark("The term '{value}' of {parameter} is none of those that IMPReSS lists ({number}). Correct it."),
     cause=mark("{parameter}: IMPReSS does not list the term '{value}'"),
     remedy=mark("Correct the term's id, or have IMPReSS list it for this parameter."),
     acts=Actor.REGISTRY,

@@ -29,8 +29,8 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import NotFoundError
-from dcc.messages import mark
-from dcc.nearest_names import LEAST_ALIKE, nearest_names
+from dcc.messages import Message, mark
+from dcc.nearest_names import LEAST_ALIKE, nearest_names, sentence_of
 from dcc.outcomes import SubmissionKey
 from dcc.phases import STATES, Phase, State, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
@@ -157,7 +157,7 @@ def not_found_error(connection: Connection, key: SubmissionKey) -> NotFoundError
     return NotFoundError(text, key=str(key), nearest=nearest_submissions(connection, key.file_name))
 
 
-def nearest_submissions(connection: Connection, name: str) -> str:
+def nearest_submissions(connection: Connection, name: str) -> Message | str:
     """A sentence with the submissions whose archives' names are nearest to one, after a space; empty if none is near.
 
     Those whose names begin so come first, then the latest of the centre; capitals count for nothing.
@@ -175,7 +175,7 @@ def nearest_submissions(connection: Connection, name: str) -> str:
             if key.file_name == near
         ]
         if nearest:
-            return f" The nearest: {', '.join(nearest)}."
+            return sentence_of(nearest)
     return ""
 
 

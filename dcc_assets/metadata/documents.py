@@ -51,6 +51,7 @@ _HELD: Final = _advice(
     Actor.DCC,
     "See what it would change: `dcc data plan`. Ask the centre whether it wants this, then run `dcc data confirm`.",
 )
+_CONFIRMED: Final = _advice(Actor.NOBODY, "No action needed: it was confirmed, and the next session applies it.")
 _WITHDRAWN: Final = _advice(
     Actor.NOBODY,
     "No action needed: it was withdrawn with `dcc data undo`. `dcc retry` loads it again.",
@@ -108,7 +109,8 @@ def _upload(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition], S
         severity = AssetCheckSeverity.ERROR if failed else AssetCheckSeverity.WARN
         held = any(document.held for document in faulty)
         cancelled = _LEFT_OUT if _lacking(faulty, Phase.UPLOAD) else _WITHDRAWN
-        advice = _REFUSED if failed else _HELD if held else cancelled
+        unapplied = any(document.unapplied for document in faulty)
+        advice = _REFUSED if failed else _HELD if held else _CONFIRMED if unapplied else cancelled
         metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | advice | _refusals(faulty)
         kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
         return (), [CheckVerdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
@@ -125,7 +127,7 @@ def _upload(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition], S
 def _not_uploaded(document: DocumentData) -> bool:
     if document.phase is not Phase.UPLOAD:
         return False
-    return document.held or document.status in {Status.FAILED, Status.CANCELLED}
+    return document.held or document.unapplied or document.status in {Status.FAILED, Status.CANCELLED}
 
 
 def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
@@ -138,6 +140,8 @@ def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
         parts.append(f"{len(failed)} of {documents} could not be uploaded. First: {_why(failed[0])}")
     if held:
         parts.append(f"To be confirmed with `dcc data confirm`: {held} of {documents}.")
+    if unapplied := sum(document.unapplied for document in faulty):
+        parts.append(f"Confirmed, for the next session to apply: {unapplied} of {documents}.")
     if withdrawn:
         parts.append(f"Withdrawn with `dcc data undo`: {withdrawn} of {documents}.")
     if left_out:

@@ -7,6 +7,7 @@ from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import BadFileNameError
+from dcc.messages import count_of
 from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
@@ -36,7 +37,7 @@ def source_report(crawl: SourceCrawl) -> PartitionReport:
         told = told or crawl.error.message
         details |= _advice(crawl, crawl.error)
     verdict = CheckVerdict(REACHABLE, listed, told, details | then)
-    summary = f"{crawl.listed:,} archives, of these {crawl.new:,} new"
+    summary = f"{count_of(crawl.listed, 'archive')}, of these {crawl.new:,} new"
     counts: Metadata = {name: getattr(crawl, field) for name, field in _COUNTS.items()}
     shown = MaterialisedPartition(FILE_SOURCE_LISTINGS, facts | counts | then | _found(crawl), summary)
     return PartitionReport(crawl.partition, (shown,) if listed else (), (verdict,), utc_timestamp(crawl.finished))

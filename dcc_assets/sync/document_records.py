@@ -214,7 +214,8 @@ def _document(row: Row[Any], facts: _Facts) -> DocumentData:
     return replace(
         data,
         late=stored.late,
-        held=stored.state == DocumentState.HELD.value,
+        held=stored.state == DocumentState.HELD.value and stored.author is None,
+        unapplied=stored.state == DocumentState.HELD.value and stored.author is not None,
         said={name: getattr(stored, name) for name in COUNTED},
         findings=tuple(facts.findings.get(row.id, ())),
         finding_counts=dict(facts.counts.get(row.id, {})),

@@ -43,7 +43,9 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
     assert checked.stdout.endswith("; 1 archive beside it.\n")
     (archive,) = (sets / "archives").glob("??/*")
     archive.write_bytes(b"other")
-    assert f"archives are damaged: {archive.name}" in dcc.error("backup", "--verify", sets, exit_code=2)
+    assert f"1 damaged archive in {sets / 'archives'}: {archive.name}" in dcc.error(
+        "backup", "--verify", sets, exit_code=2
+    )
     archive.unlink()
     assert dcc.json("backup", "--verify", sets, exit_code=1)["archives"] == {"good": 0, "missing": 1}
     other = other_home(dcc)

@@ -84,8 +84,8 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
     (confirmed,) = dcc.json("data", "confirm", EDIT, "--reason", "a new balance")
     assert (confirmed["phase"], confirmed["status"], confirmed["ended"]) == ("upload", "done", {"experiment": 4})
     assert " ".join(confirmed) == (
-        "file_name kind centre phase status document_id repeated late held said opened ended refused procedures "
-        "findings finding_counts reason cleared waits_for left_out"
+        "file_name kind centre phase status document_id repeated late held unapplied said opened ended refused "
+        "procedures findings finding_counts reason cleared waits_for left_out"
     )
     dcc("crawl")
     assert state_of(dcc, EDIT) == ("qc", "pending")

@@ -25,7 +25,6 @@ SESSION: Any = SimpleNamespace(
 FAULTS = {
     "findings": (
         FindingEntry("P11", Severity.WARNING, {"words": "a warning"}),
-        FindingEntry("P9", Severity.ERROR, {"words": "waived"}, is_waived=True, waiver=1),
         FindingEntry("E4", Severity.ERROR, {"words": "Specimen S1 is not known."}, line=12),
     ),
     "finding_counts": {("P11", Severity.WARNING): 1, ("E4", Severity.ERROR): 3},

@@ -337,7 +337,9 @@ def test_options_say_what_is_listed(dcc: Dcc) -> None:
     full = {"depth": 2, "include": ["2026/*", "2027/*"], "exclude": ["*/old/*"]}
     assert dcc.json("source", "list")[0]["extent"] == full
     assert "2 levels below 2026/* 2027/* not */old/*" in dcc("source", "list").stdout
-    dcc(*change, "--delta", "full")
+    said = dcc(*change, "--delta", "initial").stdout
+    assert "Of archives fetched before, crawls record their size and time, without comparing." in said
+    assert "Of archives" not in dcc(*change, "--depth", 2).stdout
     assert dcc.json("source", "list")[0]["extent"] == full
     dcc(*change, "--include", "", "--depth", 0)
     assert dcc.json("source", "list")[0]["extent"] == {**full, "depth": 0, "include": []}

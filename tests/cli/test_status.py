@@ -174,11 +174,13 @@ def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: 
 def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     crawl_faulty(dcc)
     listed = dcc.json("zips")
-    keys = "file_name action centre phase status sources size_bytes since contact reason on_hold"
+    keys = "file_name action centre phase status sources size_bytes since contact reason on_hold counts_for"
     assert [" ".join(entry) for entry in listed] == [keys] * 3
     names = ("file_name", "action", "centre", "phase", "status", "sources", "size_bytes")
     refused, _, failed = (tuple(entry[name] for name in names) for entry in listed)
     assert refused == ("wrong.zip", "add", None, "zip_name", "failed", [1], 1)
+    assert [entry["counts_for"] for entry in listed] == ["H"] * 3
+    assert re.search(r"add/wrong.zip +H +zip_name ", dcc("zips").stdout)
     assert failed == ("H.2013-10-31.2.impc.zip", "edit", "H", "xsd", "failed", [1], len(bad_bytes(dcc)))
     assert listed[1]["sources"] == [1, 2]
     for options, expected in (
@@ -285,7 +287,7 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(crawled: Dcc) -
     bad = bad_bytes(crawled)
     story = crawled.json("show", BAD)
     (entry,) = crawled.json("zips", "--action", "edit")
-    del entry["since"], entry["contact"], entry["reason"], entry["on_hold"]
+    del entry["since"], entry["contact"], entry["reason"], entry["on_hold"], entry["counts_for"]
     assert {name: story[name] for name in entry} == entry
     assert story["md5"] == hashlib.md5(bad).hexdigest()
     assert (story["created"], story["inc"]) == ("2013-10-31", 2)

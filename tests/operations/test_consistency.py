@@ -102,10 +102,17 @@ def _newest(table: str, column: str = "id", condition: str = "1 = 1") -> str:
 
 
 _E4 = "cleared IS NULL AND exception_id = (SELECT id FROM an_exception WHERE short_name = 'E4')"
+_LATER = "H.2013-11-06.1.experiment.impc.xml"
+_KINDS = "more", "left_out_data", "left_out_context"
+_WITH_KINDS = "INSERT INTO an_exception (short_name) VALUES " + ", ".join(f"('{kind}')" for kind in _KINDS)
+_MORE, _LEFT_OUT_DATA, _LEFT_OUT_CONTEXT, _Q5 = (
+    f"(SELECT id FROM an_exception WHERE short_name = '{kind}')" for kind in (*_KINDS, "Q5")
+)
+_WARNED = "(SELECT document_id FROM finding WHERE rule = 'Q5')"
 _ENDED = "entity_kind = 'experiment' AND ended_by IS NOT NULL"
 _COLUMNS = "zf_id, request, received, downloaded_size_bytes"
 
-UNDER_WAY = f"UPDATE xml_file SET phase_id = 8, status_id = 2 WHERE id = {_newest('xml_file')}"
+UNDER_WAY = f"UPDATE xml_file SET phase_id = 8, status_id = 2 WHERE fname = '{_LATER}'"
 
 DAMAGES = f"""
 C1: a submission without a hosting
@@ -116,7 +123,7 @@ C6: a session that never ended
     tracker: {_BEGUN}('2026-01-01 00:00:00', -1, '2026-01-01 00:00:00', '2026-01-01 00:00:00')
 C7: a document that is there twice
     tracker: INSERT INTO xml_file (zip_id, fname, centre_id, phase_id, status_id, last_update) SELECT zip_id,
-    fname, centre_id, phase_id, status_id, last_update FROM xml_file WHERE id = {_newest("xml_file")}
+    fname, centre_id, phase_id, status_id, last_update FROM xml_file WHERE fname = '{_LATER}'
 C8: an invalid document without a reason
     tracker: UPDATE xml_log SET cleared = '2026-01-01'
 C11: a part of an archive that arrived
@@ -124,9 +131,9 @@ C11: a part of an archive that arrived
 C14: a lifetime that ended before it began
     qc: UPDATE lifetime SET ended_by = opened_by - 1 WHERE id = {_newest("lifetime")}
 C15: a measurement lost
-    qc: DELETE FROM measurement WHERE id = {_newest("measurement")}
+    qc: DELETE FROM measurement WHERE id = 1
 C17: a run counted nowhere
-    qc: DELETE FROM context_member WHERE procedure_run_id = {_newest("context_member", "procedure_run_id")}
+    qc: DELETE FROM context_member WHERE procedure_run_id = 3
 C19: a finding that counts and was closed
     qc: UPDATE finding SET closed = '2026-01-01 00:00:00' WHERE id = 1
 
@@ -233,15 +240,44 @@ C18: a document that passed, though its findings fail it
     tracker: UPDATE xml_file SET status_id = 3 WHERE phase_id = 8 AND status_id = 5
 
 C12: a document that counts and the tracker says was withdrawn
-    tracker: UPDATE xml_file SET phase_id = 7, status_id = 4 WHERE id = {_newest("xml_file")}
+    tracker: UPDATE xml_file SET phase_id = 7, status_id = 4 WHERE fname = '{_LATER}'
+C15: an animal fewer than was said
+    qc: UPDATE document SET specimens = specimens + 1 WHERE id = {_newest("specimen", "document_id")}
 C16: a context with an issue that nobody raised
     qc: UPDATE data_context SET issues = issues + 1
 
+C15: a document that lost all its measurements
+    qc: DELETE FROM measurement WHERE document_id = {_WARNED}
+C18: a finding in a log with more than that, which the QC database lost
+    tracker: UPDATE xml_log SET exception_id = CASE id WHEN {_newest("xml_log", condition=_E4)} THEN {_MORE} ELSE
+    {_Q5} END WHERE {_E4}
 C7: an archive that arrived twice
     tracker: INSERT INTO zip_download ({_COLUMNS}, phase_id, status_id, last_update) SELECT {_COLUMNS}, 6, 3,
     last_update FROM zip_download WHERE zf_id = {_GOOD_HOSTING}
 """
 """Damages below the rule that each breaks. Those of one paragraph are done together: none breaks another's rule."""
+
+
+EXCEPTIONS = f"""
+C15: a refused document has no rows
+    qc: UPDATE document SET state = 'refused' WHERE state = 'held'
+C15: an entity that the upload refused has no row
+    qc: UPDATE document SET experiments = experiments + 1 WHERE id = {_WARNED}
+C18: a document whose judging was cancelled
+    tracker: UPDATE xml_file SET status_id = 4 WHERE phase_id = 8
+C18: the settings leave a step after judging out
+    tracker: INSERT INTO xml_log (xml_id, exception_id) SELECT id, {_LEFT_OUT_CONTEXT} FROM xml_file WHERE phase_id = 11
+
+C18: the settings leave judging out
+    tracker: UPDATE xml_log SET exception_id = {_LEFT_OUT_DATA} WHERE exception_id = {_Q5}
+C18: the log has fewer findings by an earlier setting
+    tracker: UPDATE xml_log SET exception_id = {_MORE} WHERE id = {_newest("xml_log", condition=_E4)}
+
+C18: more was found than is recorded
+    qc: INSERT INTO finding (document_id, rule, severity, message, is_active, created)
+    VALUES ({_WARNED}, 'more', 'warning', 'And more.', 1, '2026-01-01 00:00:00')
+"""
+"""What looks damaged and is not, below the rule that permits it."""
 
 
 def _case(text: str) -> tuple[tuple[str, str], Damage]:
@@ -250,11 +286,16 @@ def _case(text: str) -> tuple[tuple[str, str], Damage]:
     return (rule, name), partial(HOW[how.strip()], " ".join(what.split()))
 
 
-TURNS = [dict(map(_case, re.split(r"\n(?=C)", turn))) for turn in DAMAGES.strip().split("\n\n")]
+def _turns(text: str) -> list[dict[tuple[str, str], Damage]]:
+    return [dict(map(_case, re.split(r"\n(?=C)", turn))) for turn in text.strip().split("\n\n")]
+
+
+TURNS = _turns(DAMAGES)
 
 
 @pytest.mark.parametrize("turn", range(len(TURNS)))
 def test_what_is_broken_is_said(turn: int, healthy_copy: Inspected) -> None:
+    healthy_copy.damage("tracker", _WITH_KINDS)
     for damage in TURNS[turn].values():
         damage(healthy_copy)
 
@@ -262,6 +303,15 @@ def test_what_is_broken_is_said(turn: int, healthy_copy: Inspected) -> None:
     rules = {one.rule for one in found}
     assert [name for rule, name in TURNS[turn] if rule not in rules] == []
     assert all(one.subject and one.message for one in found)
+
+
+@pytest.mark.parametrize("turn", _turns(EXCEPTIONS))
+def test_nothing_is_said_of_what_a_rule_permits(turn: dict[tuple[str, str], Damage], healthy_copy: Inspected) -> None:
+    healthy_copy.damage("tracker", _WITH_KINDS)
+    for damage in turn.values():
+        damage(healthy_copy)
+
+    assert [one for one in healthy_copy.check() if one.rule in {rule for rule, _ in turn}] == []
 
 
 def test_each_rule_of_the_databases_and_of_staging_has_a_case() -> None:

@@ -539,12 +539,12 @@ class TestWork:
         expect_contents("ok")
         staging = installation.settings.staging_directory
         (staging / "add" / ".x.contents.unpacking-1").mkdir()
-        expect_contents("warning", "1 left-overs")
+        expect_contents("warning", "1 left-over of dead processes")
         with open_session(installation.tracker, installation.settings):
             expect_contents("ok")
         (staging / "add" / ".x.contents.unpacking-1").rmdir()
         (staging / f"{ZIP}.part").touch()
-        expect_contents("warning", "1 parts of archives are of no more use")
+        expect_contents("warning", "1 part of archives of no more use")
         (staging / f"{ZIP}.part").unlink()
         (staging / "notes.txt").touch()
         expect_contents("warning", "not known to the platform: notes.txt")

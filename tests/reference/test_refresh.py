@@ -379,7 +379,7 @@ def test_what_is_in_use_and_not_what_the_settings_name_is_told(installed: Instal
     path.write_text("project\nBaSH\n")
     is_other, message = told()
     assert not is_other
-    assert "1 entries of projects; it had 3: less than half" in message
+    assert "1 entry of projects; it had 3: less than half" in message
     path.unlink()
     assert "cannot be read" in told()[1]
 
@@ -394,7 +394,7 @@ def test_a_set_that_was_not_found_on_its_server_for_days_is_told(served: Served)
 @pytest.mark.parametrize(
     ("spoilt", "why"),
     [
-        (b"project\nA\n", "1 entries of projects; it had 5: less than half"),
+        (b"project\nA\n", "1 entry of projects; it had 5: less than half"),
         (b"<html>Log in</html>", "lacks the columns"),
         (None, "404 Not Found"),
         ("busy", "503 Service Unavailable"),

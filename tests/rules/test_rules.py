@@ -556,9 +556,9 @@ def test_each_rule_says_what_it_demands_and_of_what_severity_it_is() -> None:
 
 def test_options_and_terms_that_are_retired_are_none_to_choose_from() -> None:
     (option,) = check(document_of(simple("COAT", "Blue")))
-    assert option.message == "The value 'Blue' of COAT is none of its 1 options."
+    assert option.message == "The value 'Blue' of COAT is none of the options that IMPReSS lists (1)."
     (term,) = check(document_of(ontology("TERM", "MP:0009999")))
-    assert "is none of the 2 that IMPReSS lists" in term.message
+    assert "is none of those that IMPReSS lists (2)" in term.message
 
 
 def severities(document: list[Content]) -> list[Severity]:

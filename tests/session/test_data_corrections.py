@@ -157,9 +157,10 @@ def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason_and_what_was_
     staged.unlink()
     with pytest.raises(StagedDocumentLostError, match="dcc retry"):
         confirm(held)
+    assert (held.documents()[EDITED], held.log(EDITED)) == ("upload pending", ["confirmed"])
     staged.write_bytes(kept)
     held.take_up()
-    assert held.documents()[EDITED] == "qc done"
+    assert (held.documents()[EDITED], held.log(EDITED)) == ("qc done", [])
 
 
 def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(held: DataInstallation) -> None:

@@ -14,7 +14,7 @@ from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.session.data.document_log import rewrite_log
-from dcc.session.data.document_problems import active_findings, problems_of
+from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import load_due
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker import progress
@@ -226,17 +226,16 @@ def test_the_same_entry_may_hold_several_times(tracker: Engine, documents: list[
     assert len(entries(tracker, documents[0])) == len(entries(tracker, documents[0], cleared=True)) == 1
 
 
-def finding(severity: Severity, message: str, **more: object) -> FindingEntry:
-    return FindingEntry("E4", severity, {"words": message}, 1, **more)  # type: ignore[arg-type]
+def finding(severity: Severity, message: str) -> FindingEntry:
+    return FindingEntry("E4", severity, {"words": message}, 1)
 
 
-def test_what_fails_a_document_comes_first_and_what_is_waived_not_at_all() -> None:
+def test_what_fails_a_document_comes_first() -> None:
     findings = [
         finding(Severity.UNCHECKED, "a"),
         finding(Severity.WARNING, "b"),
         finding(Severity.ERROR, "c"),
-        finding(Severity.ERROR, "d", is_waived=True),
         finding(Severity.FATAL, "e"),
     ]
-    assert [one.message for one in active_findings(findings)] == ["c", "e", "b", "a"]
+    assert [one.message for one in worst_first(findings)] == ["c", "e", "b", "a"]
     assert [one.message for one in problems_of(findings, 4, 10)] == ["c", "e", "b", "a"]

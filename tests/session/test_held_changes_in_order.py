@@ -1,20 +1,30 @@
 """What changes data waits while an older change of its centre is held: applied later, that would replace the newer."""
 
+from datetime import datetime
+
 import pytest
 from sqlalchemy import select
 
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
+from dcc.reports.languages import plain_english
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
+from dcc.reports.submissions.sentences import document_notes
+from dcc.session.data.document_plans import plan_submission
+from dcc.session.data.uploading import Uploader
 from dcc.tracker import progress
 from dcc.tracker.queries.state_counts import held_documents
+from dcc.tracker.queries.submission_filters import SubmissionFilter
+from dcc.tracker.queries.submission_lists import find_submissions
 from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.submission_rows import find_submission
+from dcc_assets.sync.document_records import recorded_data
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import MODIFIED, Fetches
+from tests.support.raising import raising
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 HELD = "edit/H.2013-11-01.1.impc.zip"
@@ -237,6 +247,36 @@ def test_what_is_younger_than_another_held_one_is_not_confirmed(careful: DataIns
         careful.confirm(LATER, **WHO)
     for key in (HELD, LATER):
         careful.confirm(key, **WHO)
+    assert set(archives_of_animals(careful).values()) == {LATER}
+
+
+@pytest.mark.both_databases
+def test_what_was_confirmed_and_not_applied_says_so_and_is_applied_before_what_is_younger(
+    careful: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careful.run(LATER, specimens("2013-11-02.1"))
+    careful.run(HELD, specimens("2013-11-01.1"))
+    execute_in(careful.tracker, "UPDATE zip_action SET last_update = '2026-01-01 00:00:00'")
+    with monkeypatch.context() as killed:
+        killed.setattr(Uploader, "upload", raising(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            careful.confirm(HELD, **WHO)
+    with careful.tracker.connect() as tracker, careful.qc.connect() as qc:
+        assert [str(one.key) for one in held_documents(tracker)] == [LATER]
+        report = collect_submission(tracker, qc, key_of(HELD), careful.settings)
+        (shown,) = recorded_data(tracker, qc, [key_of(HELD)])
+        changed = find_submissions(tracker, SubmissionFilter(since=datetime(2026, 2, 1)))
+    assert [f"{one.action}/{one.file_name}" for one in changed] == [HELD]
+    plans = plan_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD))
+    assert [one.is_held(careful.settings.hold_threshold) for one in plans] == [False]
+    assert report.outcome is Outcome.TO_BE_TAKEN
+    assert document_notes(plain_english(), report.documents[0]) == ["was confirmed, and the next session applies it"]
+    assert [(one.held, one.unapplied) for one in shown.documents] == [(False, True)]
+    with pytest.raises(ConfigurationError, match=f"{HELD}, an older archive of centre H, .* is still on its way"):
+        careful.confirm(LATER, **WHO)
+    careful.take_up()
+    assert set(archives_of_animals(careful).values()) == {HELD}
+    careful.confirm(LATER, **WHO)
     assert set(archives_of_animals(careful).values()) == {LATER}
 
 

@@ -65,10 +65,10 @@ def fill(data: DataInstallation) -> None:
     data.folder.put(MISNAMED, b"whatever")
     data.run()
     data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20), experiments("2013-11-06.1", first=20))
-    ((name, document),) = experiments("2013-11-01.1").items()
+    ((name, document),) = experiments("2013-11-01.1", animals=2).items()
     data.put("edit/H.2013-11-01.1.impc.zip", {name: document.replace(b"<value>", b"<value>1", 1)})
     data.put(HELD, experiments("2013-11-05.1"))
-    data.with_settings(hold_threshold=3).run()
+    data.with_settings(hold_threshold=2).run()
 
 
 @pytest.fixture(scope="session")

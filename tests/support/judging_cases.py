@@ -72,7 +72,7 @@ def judge(qc: Engine, document: AppliedDocument | int, by: JudgingBasis = BASIS)
 
 def rules_of(judgement: Judgement) -> list[str]:
     """The rules of a judgement's findings that count or warn."""
-    return [finding.rule for finding in judgement.findings if not finding.is_waived]
+    return [finding.rule for finding in judgement.findings]
 
 
 def findings(qc: Engine, document: AppliedDocument | None = None) -> list[Any]:

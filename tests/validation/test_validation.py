@@ -138,13 +138,13 @@ def test_beyond_the_listed_findings_the_number_of_those_that_stand_is_told(tmp_p
         return [str(problem.fact) for one in verdicts if name in one.path for problem in one.errors]
 
     first, second, more = told()
-    assert more.startswith("2 more findings than the 2 that are recorded: S4 2 (error).")
+    assert more.startswith("The document has more findings (2) than those recorded (2): S4 2 (error).")
     (tmp_path / "edit").mkdir()
     for mice, left in ((1, 2), (2, 2), (3, 1), (5, 0)):
         ((edit, corrected),) = specimens("2013-11-02.1", mice=mice).items()
         (tmp_path / "edit" / edit).write_bytes(corrected)
         listed = [first, second][mice:]
-        more = f"{left} more findings than the {len(listed)} that are recorded: S4 {left} (error)."
+        more = f"The document has more findings ({left}) than those recorded ({len(listed)}): S4 {left} (error)."
         assert [problem[: len(more)] for problem in told()] == [*(one[: len(more)] for one in listed), more][: 2 * left]
 
 

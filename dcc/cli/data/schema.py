@@ -139,4 +139,4 @@ def _nearest_words(words: Sequence[str], every: Sequence[ParameterEntry]) -> str
     texts = [" ".join(part for part in parameter[:4] if part).casefold() for parameter in every]
     known = sorted({word for text in texts for word in text.split()})
     strange = [word for part in words for word in part.split() if not any(word.casefold() in text for text in texts)]
-    return "".join(nearest_sentence(word, known) for word in strange)
+    return "".join(str(nearest_sentence(word, known)) for word in strange)

@@ -130,7 +130,7 @@ def _show_backup(report: BackupReport) -> None:
             f"Copied {count_of(report.archives.copied, 'archive')} to {place}; it has {report.archives.present:,}."
         )
         if report.archives.missing:
-            warn(f"{report.archives.missing:,} archives could not be copied: {'; '.join(report.archives.reasons)}")
+            warn(f"{count_of(report.archives.missing, 'archive')} not copied: {'; '.join(report.archives.reasons)}")
     if report.manifest.with_secrets:
         click.echo("The access keys of file sources are in it: keep it where only you can read it.", err=True)
 

@@ -247,7 +247,7 @@ def _unknown(phase: Phase, kind: str = "unknown") -> Problem:
 
 def _first_fault(document: DocumentData) -> tuple[Problem, int]:
     """Why a document failed after its validation, and how many faults it has."""
-    faults = [found for found in document.findings if found.severity.fails and not found.is_waived]
+    faults = [found for found in document.findings if found.severity.fails]
     count = sum(number for (_, severity), number in document.finding_counts.items() if severity.fails)
     if faults:
         first = Problem(faults[0].rule, faults[0].message, faults[0].line)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -26,7 +26,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_list, warn
+from dcc.cli.shell.output import echo_list, echo_wrapped, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -114,6 +114,15 @@ def listing_extent(
     )
 
 
+_RECORDED: Final = {
+    DeltaStrategy.DISABLED: "nothing",
+    DeltaStrategy.INITIAL: "their size and time, without comparing",
+    DeltaStrategy.ADDITIVE: "which of them changed or are gone",
+    DeltaStrategy.FULL: "which of them changed or are gone, and propose to withdraw the data of those gone",
+}
+"""What crawls record of archives that were fetched before."""
+
+
 def delta_option(default: str | None = None) -> Callable[[_Command], _Command]:
     """The option `--delta`."""
     return click.option(
@@ -121,8 +130,8 @@ def delta_option(default: str | None = None) -> Callable[[_Command], _Command]:
         type=click.Choice([strategy.value for strategy in DeltaStrategy]),
         default=default,
         show_default=default is not None,
-        help="What is recorded of archives fetched before: disabled, nothing; initial, how they are listed; additive, "
-        "what changed or went too; full: and the withdrawal of what went is proposed.",
+        help="What crawls record of archives that were fetched before. "
+        + " ".join(f"With {strategy}: {what}." for strategy, what in _RECORDED.items()),
     )
 
 
@@ -306,7 +315,8 @@ def change(
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
             **policy,
         )
-    click.echo(f"Changed file source {source_id}.")
+    recorded = f" Of archives fetched before, crawls record {_RECORDED[DeltaStrategy(delta)]}." if delta else ""
+    echo_wrapped(f"Changed file source {source_id}.{recorded}")
 
 
 @source.command(examples=["dcc source remove 3"])

@@ -39,7 +39,8 @@ def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
       "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (e-mail
       addresses of its centre or, if its name has none, of the one whose source it is on),
-      "reason" (why it failed), "on_hold"; contact and reason may be null
+      "reason" (why it failed), "on_hold", "counts_for" (its centre or, where its name tells none,
+      that of its source); contact, reason and counts_for may be null
     """
     from dcc.tracker.queries.submission_lists import find_submissions
 
@@ -49,7 +50,7 @@ def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
     with reading_tracker() as connection:
         entries = find_submissions(connection, criteria, with_reasons=wants_json() or failing or filters["quarantine"])
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
-    columns, flexible = "submission, centre, phase, status, size, sources", []
+    columns, flexible = "submission, centre=counts_for, phase, status, size, sources", []
     if filters["quarantine"]:
         columns = "submission, phase, status, since, tried again=tried, why=reason"
         flexible = ["why", "tried again", "since"]

@@ -17,6 +17,7 @@ from dcc.databases.engines import disposed, open_url
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.errors import BackupError, CopyFailedError
+from dcc.messages import count_of
 from dcc.operations.backups.backup import (
     ARCHIVES,
     LEFT_OUT_KEY,
@@ -145,8 +146,8 @@ def verify_archives(
                 on_progress("archives", good + missing + len(damaged), total)
     if damaged:
         raise BackupError(
-            f"{len(damaged):,} archives in {root} are damaged: {', '.join(damaged[:_NAMED])}. Remove these files, and "
-            "have them copied again: dcc backup --with-archives."
+            f"{count_of(len(damaged), 'damaged archive')} in {root}: {', '.join(damaged[:_NAMED])}. Remove what is "
+            "damaged, and have it copied again: dcc backup --with-archives."
         )
     return VerifiedArchives(good, missing)
 

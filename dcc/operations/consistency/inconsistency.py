@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec
 
 from sqlalchemy import Connection, Select
 
+from dcc.messages import count_of
 from dcc.tracker.submission_rows import state_of, submission_key_of
 
 _Asked = ParamSpec("_Asked")
@@ -79,4 +80,4 @@ def bounded(found: Iterable[Inconsistency]) -> Iterator[Inconsistency]:
     for rule, number in counts.items():
         if number > MAX_TOLD:
             more = number - MAX_TOLD
-            yield Inconsistency(rule, f"{more:,} others", "As those before; see to these first, then look again.")
+            yield Inconsistency(rule, count_of(more, "other"), "As those before; see to these first, then look again.")

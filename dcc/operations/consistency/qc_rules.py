@@ -12,9 +12,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select
 
 from dcc.databases.list_parameters import IDS
+from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import document_pages, pages
-from dcc.outcomes import HELD, LEFT_OUT, NOTES
+from dcc.outcomes import LEFT_OUT, STEP_LEFT_OUT
 from dcc.phases import Phase, State, Status
 from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import waiting_runs
@@ -91,7 +92,7 @@ def lifetimes(qc: Connection) -> Wrong:
 @consistency_rule("C15")
 def document_counts(qc: Connection) -> Wrong:
     """A document has as many rows as its counts say."""
-    # A held document has no rows; an entity that was refused for its length has none.
+    # A held document has no rows; an entity that was refused for its length has none, and no measurements are said.
     undo = DOCUMENT.alias("undo")
     held = or_(
         DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value]),
@@ -102,12 +103,13 @@ def document_counts(qc: Connection) -> Wrong:
     for name, table in COUNTED.items():
         rows = select(table.c.document_id, func.count().label("number")).group_by(table.c.document_id).subquery()
         there, said = func.coalesce(rows.c.number, 0), DOCUMENT.c[name]
-        without = and_(held, there == 0)
-        fewer = and_(there < said, findings) if name != "measurements" else and_(there < said, held)
+        permitted = [and_(held, there == 0)]
+        if name != "measurements":
+            permitted.append(and_(there < said, findings))
         query = (
             select(DOCUMENT.c.id, DOCUMENT.c.file_name, said.label("said"), there.label("number"))
             .outerjoin(rows, rows.c.document_id == DOCUMENT.c.id)
-            .where(there != said, ~without, ~fewer)
+            .where(there != said, ~or_(*permitted))
             .order_by(DOCUMENT.c.id)
         )
         wrong = f"It says that it has {{said:,}} {name}, and there are {{number:,}}. {_RESTORE}"
@@ -145,8 +147,8 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Wrong:
         if (row.measurements, int(row.checksum, 16)) != (number[key], checksum[key]):
             yield (
                 _name(key),
-                f"It says that it has {row.measurements:,} measurements (checksum {row.checksum}); counted are "
-                f"{number[key]:,} ({checksum[key]:032x}). {_RECOUNT}",
+                f"It says that it has {count_of(row.measurements, 'measurement')} (checksum {row.checksum}); counted "
+                f"are {number[key]:,} ({checksum[key]:032x}). {_RECOUNT}",
             )
     parts = select(SHARE).join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)
     for row in qc.execute(parts):
@@ -220,7 +222,7 @@ _ACTIVE: Final = (
 )
 _LOGGED: Final = (
     entries_that_hold(KIND, func.count().label("entries"))
-    .where(XmlLog.xml_id.in_(IDS), AnException.short_name.not_in(NOTES.keys() - {HELD}))
+    .where(XmlLog.xml_id.in_(IDS), AnException.short_name.not_in(STEP_LEFT_OUT))
     .group_by(XmlLog.xml_id, AnException.short_name)
 )
 

@@ -46,15 +46,16 @@ def check_staging(environment: Environment) -> Iterator[CheckFinding]:
     of_no_use = (parts or left) and not active
     if unknown:
         places = ", ".join(decision.staged.place for decision in unknown[:3])
+        more = " ..." if len(unknown) > 3 else ""
         yield warning(
             "staging contents",
-            f"{len(unknown):,} entries are not known to the platform: {places}{' ...' if len(unknown) > 3 else ''}.",
+            f"{count_of(len(unknown), 'entry')} not known to the platform: {places}{more}.",
             "dcc staging list --files; what is not wanted goes with: dcc staging clean --unknown",
         )
     if of_no_use:
         yield warning(
             "staging contents",
-            f"{parts:,} parts of archives are of no more use, {left:,} left-overs of processes that died.",
+            f"{count_of(parts, 'part')} of archives of no more use, {count_of(left, 'left-over')} of dead processes.",
             "dcc staging clean, then with --yes",
         )
     if not unknown and not of_no_use:

@@ -99,7 +99,7 @@ def check_held(environment: Environment) -> Iterator[CheckFinding]:
     keys = list(dict.fromkeys(str(document.key) for document in held))
     yield warning(
         "held documents",
-        f"{len(held)} wait to be confirmed, the oldest in {keys[0]}.",
+        f"{count_of(len(held), 'document')} to be confirmed, the oldest in {keys[0]}.",
         f"See what they would change, then confirm them or turn them down: dcc data plan {keys[0]}; "
         "dcc data confirm --help; dcc data undo --help",
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, select
 
-from dcc.operations.metrics.families import MEASURES, Labels, Metric, metric, one_of, timestamp
+from dcc.operations.metrics.families import Labels, Metric, metric, one_of, timestamp
 from dcc.operations.platform_status import store_status
 from dcc.outcomes import NOTES, CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
@@ -43,7 +43,7 @@ from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.queries.waiting_work import waiting_submissions
 from dcc.tracker.register.file_sources import list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
+from dcc.tracker.session_statistics import MEASURES, seconds_by_phase, statistics_of
 from dcc.tracker.submission_rows import CENTRE, newest_downloads
 from dcc.vocabulary import SourceState
 
@@ -145,7 +145,8 @@ def _families_of_last(connection: Connection, last: SessionEntry) -> Iterator[Me
     counts = count_session_submissions(connection, last)
     yield metric("last_session_zip_actions", {(status.short_name,): counts.get(status, 0) for status in Status})
     by_source = statistics_of(connection, last.id)
-    for measure in MEASURES:
+    # How long it fetched has no metric.
+    for measure in (one for one in MEASURES if one != "seconds"):
         values = {(figures.centre, str(figures.source)): getattr(figures, measure) for figures in by_source}
         yield metric(f"last_session_{measure}", values)
     yield metric("last_session_step_seconds", {(phase,): took for phase, took in seconds_by_phase(last).items()})

@@ -9,20 +9,11 @@ from typing import Final, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-__all__ = ["MEASURES", "Labels", "Metric", "metric", "one_of", "timestamp"]
+__all__ = ["Labels", "Metric", "metric", "one_of", "timestamp"]
 
 Labels = tuple[str, ...]
 L = TypeVar("L", bound=Labels)
 
-MEASURES: Final = {
-    "listed": "Archives that the last crawling session listed",
-    "fetched": "Archives that the last crawling session fetched",
-    "bytes": "Bytes that the last crawling session fetched",
-    "documents": "Documents that the last crawling session had to do with",
-    "findings": "Errors of these documents, and findings of the crawl",
-    "failed": "Archives of the last crawling session that failed",
-}
-"""What the last session did, by source: each has a metric `last_session_...`."""
 _GAUGES: Final = {
     "archive_store_archives": "Archives in the archive store.",
     "archive_store_bytes": "Bytes of archives in the archive store.",
@@ -50,9 +41,15 @@ _GAUGES: Final = {
     "documents{centre,phase,status}": "Documents of each submission's latest download, by centre and state.",
     "findings_active{rule,severity}": "Findings that count or warn at present, by rule.",
     "held_documents": "Documents that wait to be confirmed: they would change much, or have data of another centre.",
+    "last_session_bytes{centre,source}": "Bytes that the last crawling session fetched, once it ended.",
+    "last_session_documents{centre,source}": "Documents that the last crawling session had to do with, once it ended.",
     "last_session_duration_seconds": "How long the last crawling session took, or has taken by now.",
     "last_session_end_timestamp_seconds": "When the last crawling session ended; none while it goes on.",
+    "last_session_failed{centre,source}": "Archives that failed in the last crawling session, once it ended.",
+    "last_session_fetched{centre,source}": "Archives that the last crawling session fetched, once it ended.",
+    "last_session_findings{centre,source}": "Errors of documents and findings of the last crawl, once it ended.",
     "last_session_id": "The id of the last crawling session.",
+    "last_session_listed{centre,source}": "Archives that the last crawling session listed, once it ended.",
     "last_session_outcome{outcome}": "Whether the last crawling session goes on, or why it ended.",
     "last_session_start_timestamp_seconds": "When the last crawling session began.",
     "last_session_step_seconds{phase}": (
@@ -90,10 +87,6 @@ _GAUGES: Final = {
     "waiting_documents": "Valid documents that a session has to take further, with those that are held.",
     "waiting_zip_actions": "Submissions that the next session would download, or take up where they were left.",
     "zip_actions{centre,phase,status}": "Submissions, by centre and state.",
-    **{
-        f"last_session_{measure}{{centre,source}}": f"{what}, by file source; none while the session goes on."
-        for measure, what in MEASURES.items()
-    },
 }
 """Figures that rise and fall: their descriptions by name and labels."""
 _COUNTERS: Final = {

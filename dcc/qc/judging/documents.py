@@ -88,8 +88,8 @@ def signature_of(snapshot_ids: Iterable[int], imits_names: Mapping[str, str]) ->
 class Judgement:
     """The result of judging a document.
 
-    `failed`: an error or fatal finding counts, including those of its upload. `findings` are the open recorded ones,
-    those of the upload first, including waived ones. `counts` counts active findings by rule and severity,
+    `failed`: an error or fatal finding counts, including those of its upload. `findings` are the active recorded ones,
+    those of the upload first. `counts` counts active findings by rule and severity,
     including unrecorded ones. `cleared` is the number of findings of earlier judgements that are gone now.
     """
 
@@ -318,12 +318,11 @@ def _verdict(judged: JudgedFinding, snapshot_id: int | None = None) -> FindingVe
 def _judgement(basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], cleared: int = 0) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
     failed = any(severity.fails for _, severity in tally.counts)
-    recorded = tuple(entry_of(row, names) for row in (*tally.of_upload, *found))
+    recorded = tuple(_entry_of(row, names) for row in (*tally.of_upload, *found) if row.verdict.is_active)
     return Judgement(failed, recorded, dict(tally.counts), cleared)
 
 
-def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:
-    """A finding for reports, with its snapshot's name, such as `impress 3`; `snapshot_names` has names by id."""
+def _entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:
     verdict = row.verdict
     snapshot = None
     if verdict.snapshot_id is not None:
@@ -336,8 +335,6 @@ def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry
         row.path,
         row.value,
         snapshot,
-        verdict.waiver_id,
-        is_waived=verdict.waiver_id is not None and not verdict.is_active,
     )
 
 

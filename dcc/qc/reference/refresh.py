@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, NotFoundError, ReferenceDataError, ReferenceUnreachableError
+from dcc.messages import count_of
 from dcc.qc.reference.retrieval import remove_pages_but_of, retrieve
 from dcc.qc.reference.snapshots import (
     SourceRefusal,
@@ -197,7 +198,7 @@ def _require_size(before: StoredSnapshot, snapshot: Snapshot, configured: str | 
     has_shrunk = before.checksum != snapshot.checksum and snapshot.rows < before.rows * SMALLEST_SHARE
     if has_shrunk and is_of_origin(before.source, configured):
         raise ReferenceDataError(
-            f"{snapshot.source} has {snapshot.rows:,} entries of {snapshot.name}; it had {before.rows:,}: "
+            f"{snapshot.source} has {count_of(snapshot.rows, 'entry')} of {snapshot.name}; it had {before.rows:,}: "
             f"less than half. If that is right, run `dcc reference refresh {snapshot.name} --force`."
         )
 

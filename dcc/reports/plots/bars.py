@@ -160,9 +160,10 @@ def _caption(found: Weeks, catalogue: Catalogue) -> str:
 def _description(found: Weeks, catalogue: Catalogue) -> str:
     highest = max(found.weeks, key=lambda week: week.earlier + week.new)
     parts = [
-        catalogue.say(
-            "{count} experiments from the week of {first} to that of {last}; most, {most}, in the week of {week}.",
-            count=catalogue.number(sum(week.earlier + week.new for week in found.weeks)),
+        catalogue.say_plural(
+            "One experiment, in the week of {week}.",
+            "{number} experiments from the week of {first} to that of {last}; most, {most}, in the week of {week}.",
+            sum(week.earlier + week.new for week in found.weeks),
             first=catalogue.date(found.weeks[0].first),
             last=catalogue.date(found.weeks[-1].first),
             most=catalogue.number(highest.earlier + highest.new),

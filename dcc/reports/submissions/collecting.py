@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Connection, Select, case, func, select
 
 from dcc.messages import Message, mark, message
-from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, NOTES, WAITS, Problem, SubmissionKey
+from dcc.outcomes import CONFIRMED, DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, NOTES, WAITS, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import COUNTED, DOCUMENT
 from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
@@ -463,6 +463,7 @@ def _document(row: Any, entries: Mapping[str, int], in_qc: Any) -> DocumentRepor
         errors=entries.get("errors", 0),
         warnings=entries.get("warnings", 0),
         held=held,
+        confirmed=bool(entries.get(CONFIRMED)),
         late=not held and bool(entries.get(LATE) or (in_qc is not None and in_qc.late)),
         repeated=bool(entries.get(DUPLICATE)),
         counts={} if in_qc is None else {name: getattr(in_qc, name) for name in COUNTED},

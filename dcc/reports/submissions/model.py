@@ -104,9 +104,9 @@ class DocumentReport:
 
     `errors` and `warnings` count what holds of what was found in it.
     `counts` are the entities that it names and its measurements (`specimens`, `experiments`, `lines`, `housings`,
-    `measurements`); empty when the QC database has nothing of it. `held`: it waits to be confirmed; `late`: newer
-    documents of the centre had been taken before it; `repeated`: it is a copy of one that stands. `place` is where
-    in the archive it lay, None at the top.
+    `measurements`); empty when the QC database has nothing of it. `held`: it waits to be confirmed; `confirmed`: it
+    was, and the next session applies it. `late`: newer documents of the centre had been taken before it;
+    `repeated`: it is a copy of one that stands. `place` is where in the archive it lay, None at the top.
     """
 
     file_name: str
@@ -118,6 +118,7 @@ class DocumentReport:
     errors: int = 0
     warnings: int = 0
     held: bool = False
+    confirmed: bool = False
     late: bool = False
     repeated: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)

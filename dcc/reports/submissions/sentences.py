@@ -192,6 +192,7 @@ def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
     notes = (
         (document.place, catalogue.say("lies in the archive at {place}", place=document.place)),
         (document.held, catalogue.say("waits to be confirmed")),
+        (document.confirmed, catalogue.say("was confirmed, and the next session applies it")),
         (document.late, catalogue.say("came after newer documents")),
         (document.repeated, catalogue.say("was taken before")),
         (document.warnings, catalogue.say_plural("one warning", "{number} warnings", document.warnings)),

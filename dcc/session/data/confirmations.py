@@ -15,6 +15,8 @@ from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.holding import confirm_held
 from dcc.session.data.data_session import record_results
+from dcc.session.data.document_log import rewrite_log
+from dcc.session.data.document_problems import confirmed_problem
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, waiting_for_upload
 from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.upload_order import DueDocument
@@ -53,7 +55,14 @@ def confirm_submission(
     uploader = Uploader(qc, settings, run_reading(tracker, load_delegations))
     documents = [document.due for document in counted]
     left_out = {document.xml_id: NOT_UPLOADED for document in documents if document.state == WITHDRAWN}
-    run_writing(tracker, lambda connection: progress.reopen_documents(connection, left_out, author, reason))
+
+    def record(connection: Connection) -> None:
+        progress.reopen_documents(connection, left_out, author, reason)
+        # Unless all of this is interrupted, the applied documents' own entries follow at once.
+        rewrite_log(connection, {document.xml_id: [confirmed_problem()] for document in documents})
+        progress.note_changed(connection, {document.za_id for document in documents})
+
+    run_writing(tracker, record)
     return [_confirm(tracker, uploader, document) for document in documents]
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DataOutcome, SubmissionData, left_out_message
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.messages import mark, message
+from dcc.messages import count_of, mark, message
 from dcc.outcomes import LEFT_OUT, STEP_LEFT_OUT, Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import judge_together
@@ -114,7 +114,7 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[SubmissionData]:
     due = work.due(phase, left_out=True)
     if not due:
         return
-    task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")
+    task = work.session.start_task(phase, f"Left out, for {count_of(len(due), 'document')}")
     recorder = Recorder(work, phase, due)
     for start in range(0, len(due), _PORTION):
         work.session.raise_if_over()

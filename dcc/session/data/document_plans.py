@@ -32,13 +32,13 @@ class DocumentPlan:
     plan: Plan
 
     def is_held(self, hold_threshold: int) -> bool:
-        """Whether a session holds the document for confirmation.
+        """Whether a session holds the document for confirmation, which nobody has given yet.
 
         `hold_threshold` is the number of entities that a document may end without it.
         """
         would_be = self.plan.would_be
         others = any(found.rule == OWNERSHIP and found.severity is Severity.WARNING for found in would_be.findings)
-        return others or sum(would_be.ended.values()) > hold_threshold
+        return would_be.confirmed_by is None and (others or sum(would_be.ended.values()) > hold_threshold)
 
 
 def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: SubmissionKey) -> list[DocumentPlan]:

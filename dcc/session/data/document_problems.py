@@ -7,7 +7,7 @@ from typing import Final
 
 from dcc.data_outcomes import FindingEntry
 from dcc.messages import Message, mark, message
-from dcc.outcomes import HELD, Problem, SubmissionKey
+from dcc.outcomes import CONFIRMED, HELD, Problem, SubmissionKey
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
@@ -22,10 +22,9 @@ _ENTITIES: Final[Mapping[str, tuple[str, str]]] = {
 """One, and several, of each kind."""
 
 
-def active_findings(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
-    """The findings that no waiver sets aside, those that fail a document first; equal ones keep their order."""
-    active = [one for one in findings if not one.is_waived]
-    return sorted(active, key=lambda one: max(one.severity.rank, Severity.ERROR.rank))
+def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
+    """The findings, those that fail a document first; equal ones keep their order."""
+    return sorted(findings, key=lambda one: max(one.severity.rank, Severity.ERROR.rank))
 
 
 def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> list[Problem]:
@@ -33,14 +32,16 @@ def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> lis
 
     `findings` may be only the first of `total`. Messages of warnings and of unchecked rules begin with a prefix.
     """
-    counted = [finding for finding in active_findings(findings) if finding.rule != MORE_RULE]
+    counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
     shown = [
         Problem(finding.rule, finding.translatable, finding.line, code=finding.code, severity=finding.severity)
         for finding in counted[:limit]
     ]
     left = max(len(counted), total) - len(shown)
     if left > 0:
-        more = mark("{number} more findings than the {listed} listed here. See dcc data findings.")
+        more = mark(
+            "The document has more findings ({number}) than those listed here ({listed}). See dcc data findings."
+        )
         shown.append(Problem(MORE_RULE, message(more, number=left, listed=len(shown)), code=MORE_RULE))
     return shown
 
@@ -65,6 +66,11 @@ def held_problem(
         "--reason ..."
     )
     return Problem(HELD, message(would, entities=entities, archive=str(key)), code=HELD)
+
+
+def confirmed_problem() -> Problem:
+    """The entry of a document that was confirmed and is not applied yet."""
+    return Problem(CONFIRMED, message(mark("It was confirmed, and the next session applies it.")), code=CONFIRMED)
 
 
 def _held_message(key: SubmissionKey | str, owners: Sequence[str], centre: str | None) -> Message:

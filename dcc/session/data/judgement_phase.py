@@ -39,7 +39,7 @@ from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.batch_plans import Bound, together
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
-from dcc.session.data.document_problems import active_findings, problems_of
+from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import (
     CountedDocument,
     QcDocument,
@@ -288,7 +288,7 @@ def _result_of(work: DataSession, one: CountedDocument, judgement: Judgement, se
         one.due,
         JUDGED_FAULTY if judgement.failed else JUDGED_WELL,
         document_id=one.stored.id,
-        findings=tuple(active_findings(judgement.findings)[:FINDINGS_TOLD]),
+        findings=tuple(worst_first(judgement.findings)[:FINDINGS_TOLD]),
         finding_counts=judgement.counts,
         cleared=judgement.cleared,
     )

@@ -85,7 +85,7 @@ def update_document_states(work: DataSession) -> Iterator[SubmissionData]:
     changed = [one for one in wanted if one.document.xml_id not in gone]
     if not changed:
         return
-    task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
+    task = work.session.start_task(Phase.QC, f"Hand-over of {count_of(len(changed), 'document')} to quality control")
     work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == QC_DONE}, _REOPENED)
     stored = run_reading(work.qc, lambda connection: documents_of(connection, [one for one, _ in changed]))
     yield from _record(work, Phase.QC, changed, stored)

@@ -37,7 +37,7 @@ from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
-from dcc.session.data.document_problems import active_findings, held_problem, problems_of
+from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.document_queries import QcDocument, documents_of
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
 from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
@@ -119,7 +119,7 @@ class Uploader:
 
     def result_of(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
-        findings = active_findings(finding.entry() for finding in applied.findings)
+        findings = worst_first(finding.entry() for finding in applied.findings)
         reason = None
         if applied.state is DocumentState.HELD:
             held = held_problem(document.key, applied.ended, applied.findings, document.centre)

@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.messages import Message, mark, message
 from dcc.naming import ACTION_ORDER, Action
-from dcc.outcomes import HELD, SubmissionKey
+from dcc.outcomes import CONFIRMED, HELD, SubmissionKey
 from dcc.phases import UNFAILED, UNFINISHED, Phase, Status
 from dcc.tracker.decisions import archives_on_hold, is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
@@ -148,7 +148,7 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
         (row.centre_id, _open(row, is_here=True)) for row in connection.execute(_TO_BE_RELEASED.where(of_centres))
     ]
     opened += [
-        (row.centre_id, _open(row, is_here=True, is_held=True))
+        (row.centre_id, _open(row, is_here=True, is_held=row.is_held))
         for row in connection.execute(_WITH_HELD.where(of_centres))
         if row.id not in decided
     ]
@@ -223,10 +223,18 @@ _TO_BE_RELEASED: Final = _OF_CENTRES.where(
     ~_UNFINISHED,
     or_(is_at(ZipAction, VALID), and_(DOCUMENTS_COUNT, _TO_BE_UPLOADED)),
 )
-_IS_HELD: Final = ZipAction.id.in_(
-    submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
+
+
+def _has_waiting_document(*kinds: str) -> ColumnElement[bool]:
+    """Whether a document that waits for the upload has an entry of such a kind."""
+    return ZipAction.id.in_(submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name.in_(kinds)))
+
+
+_IS_HELD: Final = _has_waiting_document(HELD)
+_WITH_HELD: Final = _OF_CENTRES.add_columns(_IS_HELD.label("is_held")).where(
+    DOCUMENTS_COUNT, _has_waiting_document(HELD, CONFIRMED)
 )
-_WITH_HELD: Final = _OF_CENTRES.where(DOCUMENTS_COUNT, _IS_HELD)
+"""Those with documents that were held, `is_held` unless all of them were confirmed since."""
 _ADDS: Final = ZipAction.todo_id == Action.ADD
 _TO_UPLOAD: Final = (
     select(*_COLUMNS, ZipFile.file_name)

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, func, literal, select
+from sqlalchemy import Connection, func, select
 
 from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.models import StatusRow, ZipAction, ZipFile
-from dcc.tracker.queries.submission_filters import SubmissionFilter, conditions_of, submission_query
+from dcc.tracker.queries.submission_filters import SubmissionFilter, centre_of_selected, conditions_of, submission_query
 from dcc.tracker.queries.submission_lists import failure_reasons
 from dcc.tracker.register.centres import require_centre
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import CENTRE, object_of, state_of, with_archives
+from dcc.tracker.submission_rows import object_of, state_of, with_archives
 
 PAGE_SIZE: Final = 100
 
@@ -61,7 +61,7 @@ def count_cells(connection: Connection, criteria: SubmissionFilter) -> list[Cell
         require_centre(connection, criteria.centre)
     state = ZipAction.phase_id, ZipAction.status_id
     one = func.min(ZipAction.todo_id), func.min(ZipFile.file_name)
-    counted = select(_centre(criteria).label("centre"), *state, func.count(), *one).select_from(ZipAction)
+    counted = select(centre_of_selected(criteria).label("centre"), *state, func.count(), *one).select_from(ZipAction)
     query = with_archives(counted).where(*conditions_of(criteria)).group_by("centre", *state)
     cells = []
     for centre, phase, status, count, action, name in connection.execute(query):
@@ -70,14 +70,9 @@ def count_cells(connection: Connection, criteria: SubmissionFilter) -> list[Cell
     return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
 
 
-def _centre(criteria: SubmissionFilter) -> ColumnElement[str]:
-    """The centre of the selected archives: what is on sources of several counts for the one that is asked for."""
-    return literal(criteria.centre) if criteria.centre else CENTRE
-
-
 def submissions_on_page(connection: Connection, criteria: SubmissionFilter, page: int) -> list[BoardSubmission]:
     """The archives that a filter selects, those that came last first: of page `page`, from 1."""
-    listed = submission_query().add_columns(_centre(criteria).label("of_centre"))
+    listed = submission_query().add_columns(centre_of_selected(criteria).label("of_centre"))
     query = listed.where(*conditions_of(criteria)).order_by(ZipAction.id.desc())
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
     decisions = decisions_in_force(connection, [row.id for row in rows])

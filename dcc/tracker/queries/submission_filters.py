@@ -29,7 +29,7 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.states import REFUSED
-from dcc.tracker.submission_rows import CONTACT, KEY, is_at, is_of_centre, newest_downloads, with_archives
+from dcc.tracker.submission_rows import CENTRE, CONTACT, KEY, is_at, is_of_centre, newest_downloads, with_archives
 
 _OTHER_ACTION = aliased(ZipAction)
 _OF_TWO_ACTIONS = (
@@ -102,6 +102,11 @@ def conditions_of(criteria: SubmissionFilter) -> list[ColumnElement[bool]]:
         (criteria.faulty, lambda wished: is_faulty if wished else ~is_faulty),
     )
     return [condition(value) for value, condition in made if value is not None]
+
+
+def centre_of_selected(criteria: SubmissionFilter) -> ColumnElement[str]:
+    """The centre of the selected archives: what is on sources of several counts for the one that is asked for."""
+    return literal(criteria.centre) if criteria.centre else CENTRE
 
 
 def _has_name(pattern: str) -> ColumnElement[bool]:

@@ -22,7 +22,13 @@ from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.problems import FAILS_DOCUMENT, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
-from dcc.tracker.queries.submission_filters import OLDEST_FIRST, SubmissionFilter, conditions_of, submission_query
+from dcc.tracker.queries.submission_filters import (
+    OLDEST_FIRST,
+    SubmissionFilter,
+    centre_of_selected,
+    conditions_of,
+    submission_query,
+)
 from dcc.tracker.register.centres import require_centre
 from dcc.tracker.states import NOT_ARRIVED
 from dcc.tracker.submission_rows import group_pairs, newest_downloads, object_of
@@ -35,9 +41,9 @@ _NAMED = 3
 class SubmissionEntry:
     """A submission: `centre` None without one in its name, `sources` the ids of those that host it now.
 
-    `since` is the time of its last change (UTC, naive). `contact` is the e-mail addresses of its centre or, where its
-    name has none, of the one whose source it is on, and `reason` why it failed. The latter two may be None. `on_hold`:
-    sessions leave it alone.
+    `counts_for`: its centre or, where its name tells none, that on whose source it is now. `since` is the time of its
+    last change (UTC, naive). `contact` is the e-mail addresses of its centre or, where its name has none, of the one
+    whose source it is on, and `reason` why it failed. The latter two may be None. `on_hold`: sessions leave it alone.
     """
 
     file_name: str
@@ -51,6 +57,7 @@ class SubmissionEntry:
     contact: str | None = None
     reason: Problem | None = None
     on_hold: bool = False
+    counts_for: str | None = None
 
     @property
     def is_tried_again(self) -> bool:
@@ -82,7 +89,8 @@ def find_submissions(
             FileSourceHasZip.za_id.in_(submission_query().with_only_columns(ZipAction.id).where(*conditions))
         )
     hosts = group_pairs(connection.execute(hosting))
-    listed = submission_query().add_columns(is_on_hold().label("on_hold"))
+    counts_for = centre_of_selected(criteria).label("counts_for")
+    listed = submission_query().add_columns(is_on_hold().label("on_hold"), counts_for)
     rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
     explained = [row.id for row in rows if criteria.faulty or row.status_id == Status.FAILED]
     failed = explained if with_reasons else []

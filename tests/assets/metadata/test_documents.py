@@ -61,6 +61,7 @@ WARNED = document("data done", finding("X2", Severity.WARNING))
 UNCHECKED = document("data done", finding("reference", Severity.UNCHECKED))
 FAULTY = document("data failed", finding("E4", Severity.ERROR), finding("P3", Severity.FATAL))
 HELD, WITHDRAWN = document("upload pending", held=True), document("upload cancelled")
+CONFIRMED = document("upload pending", unapplied=True)
 JUDGEMENT_LEFT_OUT = document("qc pending", left_out=(Phase.DATA,))
 WITHOUT_CONTEXTS = document("context cancelled", left_out=(Phase.CONTEXT,))
 IN_UPLOAD = [
@@ -212,6 +213,13 @@ UPLOAD_LEFT_OUT = document("upload cancelled", left_out=(Phase.UPLOAD,))
             "(E4)",
             "centre",
             {"E4"},
+        ),
+        (
+            [CONFIRMED, WITHDRAWN],
+            "Confirmed, for the next session to apply: 1 of 2 documents. Withdrawn with `dcc data undo`: 1 of 2 "
+            "documents.",
+            "nobody",
+            set(),
         ),
         (
             [WITHDRAWN, UPLOAD_LEFT_OUT],

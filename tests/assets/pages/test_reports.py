@@ -22,17 +22,17 @@ from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
-from dcc.phases import Phase
+from dcc.phases import Phase, Status
 from dcc.reports.submissions.board import filter_of_query
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
-from dcc.tracker.models import Centre
+from dcc.tracker.models import Centre, StatusRow
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import select_submissions
 from dcc_assets.metadata.links import report_of_submission
 from dcc_assets.pages import server
 from dcc_assets.pages.server import HEADERS, report_routes
 from tests.reports.test_causes_collecting import sheets
-from tests.support.asking import in_writing
+from tests.support.asking import execute_in, in_writing
 from tests.support.raising import raising
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
@@ -134,6 +134,14 @@ def test_the_board_counts_archives_and_lists_those_of_a_cell(shown: Shown) -> No
     assert b'href="/dcc/board"' in ask("/dcc/")[2]
 
 
+def test_the_board_takes_from_the_tracker_what_is_a_colour_and_nothing_else(shown: Shown) -> None:
+    execute_in(shown.data.tracker, update(StatusRow).where(StatusRow.id == Status.DONE).values(rgba="12abEF00"))
+    execute_in(shown.data.tracker, update(StatusRow).where(StatusRow.id == Status.FAILED).values(rgba="r}*{x:00"))
+    page = ask("/dcc/board")[2].decode()
+    assert ".done { --status: #12abEF; }" in page
+    assert ".failed { --status:" not in page
+
+
 def test_the_board_tells_why_an_archive_failed(shown: Shown) -> None:
     listed = {one["archive"]: one for one in json.loads(ask("/dcc/board", "form=json")[2])["archives"]}
     assert listed[ORPHANS]["reason"].startswith("E4: The specimen 'H-M000011' of experiment ")
@@ -223,6 +231,8 @@ def test_what_is_wrong_is_told_in_the_reader_s_language(shown: Shown, monkeypatc
         "/dcc/reports/add/none.zip": (404, "Eine Einreichung add/none.zip gibt es nicht"),
         "/dcc/kept/add/none": (404, "Von add/none ist kein Bericht aufbewahrt."),
     }
+    pages["/dcc/reports/centre/h"] = (404, "(Groß- und Kleinschreibung zählt). Am ähnlichsten: H. ")
+    pages[f"/dcc/reports/{GOOD[:-4]}.7z"] = (404, f"Am ähnlichsten: {GOOD}")
     for path, (expected, words) in pages.items():
         status, _, body = ask(path, "language=de")
         assert (status, words in body.decode()) == (expected, True), path
