@@ -614,7 +614,8 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
     for fault in (unsure, OSError("a fault of the channel")):
         first = Recording(fault, repeats)
         first.name = f"c{repeats}{type(fault).__name__}"[:16]
-        tell_all(installation, first, monkeypatch)
+        sentences = tell_all(installation, first, monkeypatch).sentences
+        assert [said.endswith("so it is not sent again.") for said in sentences] == [not repeats] * 2
         assert first.tried == ["a", "b"]
         second = Recording(None, repeats)
         second.name = first.name

@@ -231,7 +231,7 @@ def test_the_report_is_sent_by_e_mail_and_refused_recipients_are_named(
     assert said == f"The report of session {troubled.session} was sent by e-mail to {TO} ({url})."
     server.refuse = "head@dcc.example"
     (said,) = sent(troubled, smtp_url=url)
-    assert "refused head@dcc.example; the report was sent to wrangler@dcc.example" in said
+    assert "refused head@dcc.example; the report was sent to wrangler@dcc.example. Correct" in said
     assert [envelope.rcpt_tos for envelope, _ in server.received] == [TO.split(", "), ["wrangler@dcc.example"]]
     (envelope, message), _ = server.received
     assert envelope.mail_from == "dcc@dcc.example"
