@@ -99,6 +99,8 @@ def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, 
     }
     assert rows["specimen"] == 2
     assert rows["measurement"] > 0
+    _, listed, _ = ended(events["session.zip_name"])
+    assert listed == sources
     states, hosted, staged = ended(events["session.download"])
     assert states == ["START", "RUNNING", "COMPLETE"]
     assert set(hosted) == {str(submitted.root / "centre" / key) for key in (GOOD, BAD)}
