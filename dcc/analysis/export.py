@@ -317,7 +317,7 @@ def export_to_file(
     qc: Engine,
     path: Path,
     format_: ExportFormat,
-    criteria: MeasurementFilter | None = None,
+    criteria: MeasurementFilter,
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> int:
@@ -333,11 +333,11 @@ def write_measurements(
     qc: Engine,
     file: BinaryIO,
     format_: ExportFormat,
-    criteria: MeasurementFilter | None = None,
+    criteria: MeasurementFilter,
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> int:
-    """Write the selected measurements (by default all current, valid ones) to an open file; their number.
+    """Write the selected measurements to an open file; their number.
 
     They have all columns of `analysis.columns.COLUMNS` and the order of their ids; in CSV, texts are guarded
     (`analysis.spreadsheets`). `on_rows` is called with the number of rows so far. Raises NotFoundError for an unknown
@@ -345,7 +345,7 @@ def write_measurements(
     """
     rows = 0
     with patient_connection(qc) as connection, _writer(file, format_, SCHEMA) as writer:
-        for batch in iterate_batches(connection, criteria or MeasurementFilter()):
+        for batch in iterate_batches(connection, criteria):
             _write_batch(writer, batch, format_)
             rows += batch.num_rows
             if on_rows is not None:

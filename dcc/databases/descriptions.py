@@ -40,7 +40,7 @@ def describe_tables(metadata: MetaData) -> None:
 
 
 def _sentences(model: type) -> list[str]:
-    documented = model.__module__.startswith("dcc.") and model is not TypedTable
+    documented = model.__module__.startswith("dcc.")
     words = inspect.cleandoc(model.__dict__.get("__doc__") or "") if documented else ""
     # Who reads the schema need not know which columns came later.
     return _SENTENCES.split(" ".join(words.split()).replace("Additive: ", "")) if words else []

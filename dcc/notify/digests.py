@@ -21,7 +21,7 @@ from dcc.reports.submissions.model import Outcome, SubmissionLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.submission_lines import submissions_of_session
 from dcc.settings import Settings
-from dcc.tracker.crawls import list_sessions
+from dcc.tracker.crawls import require_session
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_submissions import session_submission_ids, session_submissions
@@ -87,24 +87,23 @@ class Digest:
 def collect_digests(
     connection: Connection, settings: Settings, session_id: int, centre: str | None = None
 ) -> list[Digest]:
-    """The digests of a finished session, for all centres or one; centres without news are left out."""
-    sessions = list_sessions(connection, ids=[session_id])
-    if not sessions:
-        return []
-    touched = session_submission_ids(connection, sessions[0])
+    """The digests of a finished session, for all centres or one; centres without news are left out.
+
+    Raises NotFoundError.
+    """
+    session = require_session(connection, session_id)
+    touched = session_submission_ids(connection, session)
     # As reports do: the tracker alone does not tell whether any of the data were accepted.
     with qc_at_hand(settings) as (qc, _):
         lines = [
             line
-            for line in submissions_of_session(connection, sessions[0], touched, qc)
+            for line in submissions_of_session(connection, session, touched, qc)
             if not line.needs_nobody
             and (
                 line.outcome not in _NO_NEWS
                 or (Phase.XSD <= settings.last_phase <= line.phase and line.status is Status.DONE)
             )
         ]
-    if not lines:
-        return []
     of_centre = _by_centre(connection, touched, lines)
     md5s = _md5s(connection, touched)
     ids, proposals = centre_ids(connection), count_open(connection)

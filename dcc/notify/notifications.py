@@ -143,8 +143,6 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
     """Notify wranglers once that the tracker cannot be reached. A file remembers it, because the ledger is in the
     tracker.
     """
-    if not notifies(settings):
-        return []
     trouble = outages.OutageEntry(outages.TRACKER, "", outages.TRACKER, str(error), reported=False)
     opened = open_channels(settings)
     sentences: list[str] = []

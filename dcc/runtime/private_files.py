@@ -129,10 +129,9 @@ def refuse_links_of_others(path: Path) -> None:
 
     Its owner could redirect what this user writes and reads.
     """
-    here, pending, links = Path(path.anchor or "/"), list(reversed(path.absolute().parts[1:])), 0
+    here, pending, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
     while pending and links < _MAX_LINKS:
-        name = pending.pop()
-        step = here.parent if name == ".." else here / name
+        step = here / pending.pop()
         try:
             status = step.lstat()
         except OSError:

@@ -152,9 +152,8 @@ class Staging:
 
     def finish_part(self, key: SubmissionKey) -> Path:
         """Give the complete part the archive's name, and remove contents of an earlier one. Returns the path."""
-        archive, contents = self.archive(key), self.contents(key)
-        if os.path.lexists(contents):
-            shutil.rmtree(contents, ignore_errors=True)
+        archive = self.archive(key)
+        shutil.rmtree(self.contents(key), ignore_errors=True)
         self.part(key).replace(archive)
         self._origin(key).unlink(missing_ok=True)
         return archive

@@ -304,6 +304,7 @@ def test_a_filter_takes_values_of_frames_and_days_as_text(filled: Engine) -> Non
     day, noon = date(2013, 7, 3), pd.Timestamp("2013-07-03 12:00")
     expected = ids(date_from=day, date_until=day)
     assert expected == ids(date_from=noon, date_until=day) == ids(date_from="2013-07-03", date_until=noon) != []
+    assert sorted({*ids(date_from=day)} & {*ids(date_until=day)}) == expected
     assert ids(as_of_document=np.int64(6)) == ids(as_of_document=6) != []
     assert MeasurementFilter(latest_valid=np.bool_(True)) == MeasurementFilter(latest_valid=True)
     assert ids(as_of_date="2026-01-05") == ids(as_of_date=date(2026, 1, 5))

@@ -9,7 +9,7 @@ import pyarrow.csv
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dcc.analysis.spreadsheets import escape_formulas
+from dcc.analysis.spreadsheets import escape_formulas, guarded
 
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 HOSTILE = [
@@ -40,6 +40,7 @@ def original(text: str) -> str:
 def test_every_text_is_had_back_from_the_file_and_none_is_a_formula(texts: list[str | None]) -> None:
     texts = [text and text.replace("\0", "") for text in texts]
     batch = pa.record_batch({"value": pa.array(texts, pa.string())})
+    assert escape_formulas(batch).to_pydict() == {"value": [guarded(text) for text in texts]}
     written = io.BytesIO()
     with pa.csv.CSVWriter(written, batch.schema, write_options=pa.csv.WriteOptions(quoting_style="needed")) as writer:
         writer.write_batch(escape_formulas(batch))

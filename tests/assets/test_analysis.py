@@ -1,5 +1,6 @@
 """The measurements as an asset: files that DuckDB and pandas read, brought up to date by a centre's partition."""
 
+import json
 from pathlib import Path
 
 import duckdb
@@ -22,6 +23,8 @@ def test_a_centre_is_exported_to_files_that_others_read(shown: Shown) -> None:
     facts = {name: told[name] for name in ("dagster/row_count", "bytes", "files", "files written")}
     size = sum(file.stat().st_size for file in files)
     assert facts == {"dagster/row_count": len(expected), "bytes": size, "files": len(files), "files written": 1}
+
+    assert json.loads((directory / "_manifest.json").read_text())["filter"] == {"centre": ["H"], "only_valid": True}
 
     whole = shown.data.settings.home / "measurements"
     query = f"SELECT count(*), min(centre) FROM read_parquet('{whole}/**/*.parquet', hive_partitioning = true)"

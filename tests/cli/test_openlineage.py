@@ -26,12 +26,12 @@ GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"
 
 
 class Receiver(ThreadedServer):
-    """Keeps what is posted, as (path, event); answers after `delay` seconds."""
+    """Keeps what is posted, as (path, event); answers with `status` after `delay` seconds."""
 
     def __init__(self, certificate: Path | None = None) -> None:
         super().__init__(_Handler, certificate)
         self.received: list[tuple[str, dict[str, Any]]] = []
-        self.delay = 0.0
+        self.delay, self.status = 0.0, 201
 
 
 class _Handler(QuietHandler):
@@ -40,7 +40,7 @@ class _Handler(QuietHandler):
     def do_POST(self) -> None:
         self.web.released.wait(self.web.delay)
         self.web.received.append((self.path, json.loads(self.sent())))
-        self.answer(201)
+        self.answer(self.web.status)
 
 
 @pytest.fixture
@@ -99,6 +99,8 @@ def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, 
     }
     assert rows["specimen"] == 2
     assert rows["measurement"] > 0
+    _, listed, _ = ended(events["session.zip_name"])
+    assert listed == sources
     states, hosted, staged = ended(events["session.download"])
     assert states == ["START", "RUNNING", "COMPLETE"]
     assert set(hosted) == {str(submitted.root / "centre" / key) for key in (GOOD, BAD)}
@@ -164,6 +166,10 @@ def test_a_receiver_that_is_away_holds_up_no_session(
         assert f"the server 127.0.0.1:{port} cannot be reached" in told
         assert "Max retries" not in told
         assert time.monotonic() - began < 15
+    receiver.delay, receiver.status = 0.0, 403
+    submitted.environment["DCC_OPENLINEAGE_URL"] = f"http://lineage:T0K3N@127.0.0.1:{receiver.port}"
+    submitted.secrets.append("T0K3N")
+    assert "was not sent to DCC_OPENLINEAGE_URL: 403 Client Error: Forbidden" in submitted("crawl").output
 
 
 @only_sqlite

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
 from dcc.notify.channels import open_channels
+from dcc.notify.channels.log import LogChannel
 from dcc.notify.channels.mail import MailChannel, MailTransport, Wording
 from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Audience, NewsKind, Notification
@@ -281,7 +282,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, make: object) -> tuple[list[Any], li
         (lambda: pager(), "takes 0 positional arguments"),
         (lambda _: "text", "AttributeError"),
         (lambda _: pager("the pager of the night"), "1 to 16 characters"),
-        (lambda _: pager("log"), "The channel log of the package acme 1.0 has the name of another one."),
+        (lambda _: pager("mail"), "The channel mail of the package acme 1.0 has the name of another one."),
     ],
 )
 def test_a_channel_that_cannot_be_used_is_left_out(monkeypatch: pytest.MonkeyPatch, make: object, told: str) -> None:
@@ -289,6 +290,9 @@ def test_a_channel_that_cannot_be_used_is_left_out(monkeypatch: pytest.MonkeyPat
     assert [one.name for one in channels] == ["log"]
     assert "acme 1.0" in problem
     assert told in problem
+    # None by itself, as the settings do not ask for it, is no problem.
+    channels, problems = opened(monkeypatch, lambda _: None)
+    assert ([one.name for one in channels], problems) == (["log"], [])
 
 
 def test_a_channel_that_meets_a_fault_sends_nothing_or_perhaps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,3 +303,19 @@ def test_a_channel_that_meets_a_fault_sends_nothing_or_perhaps(monkeypatch: pyte
     with pytest.raises(NotificationNotSentError, match=r"channel pager of the package acme 1\.0 met a fault") as raised:
         added.send(Notification("1", NewsKind.TEST, "s", "t"), "somebody", seconds=1)
     assert raised.value.may_have_arrived
+    (_, added), _ = opened(monkeypatch, lambda _: pager(fault=NotificationNotSentError("It is asleep.")))
+    with pytest.raises(NotificationNotSentError, match=r"^It is asleep\.$"):
+        added.send(Notification("1", NewsKind.TEST, "s", "t"), "somebody", seconds=1)
+
+
+def test_the_log_has_an_outage_as_an_error_and_no_summary(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log = LogChannel()
+    assert {audience for audience in Audience if log.recipients(audience, ())} == {*Audience} - {Audience.SUMMARY}
+    for kind in (NewsKind.OUTAGE, NewsKind.ADDRESS, NewsKind.DIGEST):
+        log.send(Notification("1", kind, "s", "t"), "log", seconds=1)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("ERROR", "Notification outage 1: s"),
+        ("WARNING", "Notification address 1: s"),
+        ("INFO", "Notification digest 1: s"),
+    ]

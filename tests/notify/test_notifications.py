@@ -315,6 +315,9 @@ def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_i
     # The second recipient of a channel that failed is not tried.
     (sentence,) = notify_tracker_outage(down.settings, away)
     assert "The notification was not sent: the mail server" in sentence
+    # Nor is anybody told where that cannot be recorded.
+    no_home = named.settings.model_copy(update={"home": Path("/dev/null")})
+    assert notify_tracker_outage(no_home, away) == ["Notifications were not sent (NotADirectoryError)."]
     assert len(notify_tracker_outage(named.settings, away)) == 2
     assert mailing.subjects(WRANGLER) == ["DCC: Outage: tracker database"]
     failed = notify_due(down.tracker, down.settings).sentences
@@ -611,7 +614,8 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
     for fault in (unsure, OSError("a fault of the channel")):
         first = Recording(fault, repeats)
         first.name = f"c{repeats}{type(fault).__name__}"[:16]
-        tell_all(installation, first, monkeypatch)
+        sentences = tell_all(installation, first, monkeypatch).sentences
+        assert [said.endswith("so it is not sent again.") for said in sentences] == [not repeats] * 2
         assert first.tried == ["a", "b"]
         second = Recording(None, repeats)
         second.name = first.name

@@ -63,3 +63,16 @@ def test_the_reason_of_a_dead_session_is_in_the_language_of_the_installation(set
     assert str(lease.reason).startswith(
         "Session 7 died (process 41234 on dcc, last sign of life 2013-10-31 08:30:00 UTC)."
     )
+
+
+def test_one_message_has_all_changes_and_its_subject_counts_them(settings: Settings) -> None:
+    away = [outages.OutageEntry(f"source {number}", "7", f"S{number}", "It is gone.", 7, "H") for number in (1, 2)]
+    told = Composer(settings).outages("1", away, {"source 3": outages.Recovery("S3", 4)})
+    assert told.subject.endswith("Outage: S1 and 2 more changes")
+    assert told.data == {
+        "away": [
+            {"what": f"source {number}", "name": f"S{number}", "reason": "It is gone.", "centre": "H", "over": False}
+            for number in (1, 2)
+        ],
+        "back": [{"what": "source 3", "name": "S3", "gone": 4}],
+    }

@@ -13,10 +13,13 @@ from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.notify.session_report import send_session_report
 from dcc.operations.session_work import open_session
+from dcc.reports.submissions.collecting import collect_session
+from dcc.reports.submissions.model import Tone
 from dcc.runtime.clock import utc_now
 from dcc.settings import load_settings
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.crawls import list_sessions
+from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import DataInstallation, experiments
@@ -140,6 +143,11 @@ def test_a_session_without_anything_amiss_says_so(installation: Installation) ->
     report = in_reading(installation.tracker, session_report, session)
     assert report.subject == f"DCC session {session}: all well"
     assert "UTC: finished: all its work was done, whatever was wrong with the data all well" in one_line(report.text)
+    # One of two sources in trouble is enough for a warning.
+    shutil.rmtree(installation.add_folder("J", "gone").path)
+    sessions = [session, installation.run_session().id]
+    seen = [in_reading(installation.tracker, collect_session, None, one, installation.settings) for one in sessions]
+    assert [one.tone for one in seen] == [Tone.WAIT, Tone.WARN]
 
 
 @only_sqlite
@@ -157,10 +165,12 @@ def test_the_report_of_an_earlier_session_does_not_tell_what_is_now(installation
     paused = installation.add_folder("J", "paused").source_id
     pause = Pause("a move", "ann", utc_now(), None)
     in_writing(installation.tracker, set_pause, paused, pause)
+    in_writing(installation.tracker, change_source, installation.add_folder("J", "rare").source_id, every="6h")
     sessions = [installation.run_session().id for _ in range(2)]
     texts = [one_line(in_reading(installation.tracker, session_report, session).text) for session in sessions]
     assert ["Sources that are left alone" in text for text in texts] == [False, True]
     assert f"file source {paused} (J, file://localhost):" in texts[1], "commands take its number"
+    assert "Sources that were listed not long ago: 1." in texts[1]
     sources = [text.partition("The sources")[2] for text in texts]
     assert [source.count("add/H.2013-10-31.1.impc.zip") for source in sources] == [0, 0], "it failed in the first alone"
 
@@ -231,7 +241,7 @@ def test_the_report_is_sent_by_e_mail_and_refused_recipients_are_named(
     assert said == f"The report of session {troubled.session} was sent by e-mail to {TO} ({url})."
     server.refuse = "head@dcc.example"
     (said,) = sent(troubled, smtp_url=url)
-    assert "refused head@dcc.example; the report was sent to wrangler@dcc.example" in said
+    assert "refused head@dcc.example; the report was sent to wrangler@dcc.example. Correct" in said
     assert [envelope.rcpt_tos for envelope, _ in server.received] == [TO.split(", "), ["wrangler@dcc.example"]]
     (envelope, message), _ = server.received
     assert envelope.mail_from == "dcc@dcc.example"

@@ -306,10 +306,6 @@ def test_a_file_that_cannot_be_written_costs_the_session_nothing(installation: I
     assert notice.endswith("in DCC_METRICS_FILE.")
 
 
-def up(value: float) -> list[Metric]:
-    return [metric("metrics_part_up", {("tracker",): value})]
-
-
 @contextmanager
 def served(collect: Callable[[], list[Metric]]) -> Iterator[Callable[..., Any]]:
     """A server; yields what asks it."""
@@ -338,14 +334,14 @@ def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() ->
 
     def collect() -> list[Metric]:
         collected.append(1)
-        return up(1)
+        return [metric("metrics_part_up", {("tracker",): 1, ("qc",): 0})]
 
     with served(collect) as ask:
+        assert ask("/healthz")[:2] == (200, b"ok\n")
         status, body, kind = ask("/metrics")
         assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
         assert by_labels(read(body), "metrics_part_up") == {("tracker",): 1}
         assert ask("/metrics?x=1") == (200, body, kind)
-        assert ask("/healthz")[:2] == (200, b"ok\n")
         assert ask("/metrics", "HEAD")[:2] == (200, b"")
         assert ask("/")[0] == 404
         assert ask("/metrics", "POST")[0] == 501

@@ -135,6 +135,14 @@ def test_a_secret_that_is_written_out_is_refused_and_not_repeated(resource: Any,
     assert SECRET not in str(resource)
 
 
+def test_what_has_no_secret_is_taken_as_text() -> None:
+    assert (
+        TrackerResource(url="sqlite:////srv/mine.db").settings_with().tracker_database_url == "sqlite:////srv/mine.db"
+    )
+    mail = MailResource(server="smtp://mail.example").settings_with()
+    assert mail.smtp_url.get_secret_value() == "smtp://mail.example"
+
+
 def test_the_mask_that_the_launchpad_fills_in_leaves_a_secret_as_the_settings_say(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
 from dcc.runtime.log_context import log_context, logging_about, progress_log
 from dcc.runtime.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
@@ -225,10 +226,26 @@ def test_work_goes_on_without_a_log_whose_folder_went(tmp_path: Path, capsys: py
         ({"DCC_LOG_FORMAT": "json"}, LogPlan("json", logging.INFO, None)),
         ({"DCC_LOG_LEVEL": "debug"}, LogPlan("text", logging.DEBUG, None)),
         ({"DCC_LOG_FILE": "/var/log/dcc.log"}, LogPlan("text", logging.INFO, Path("/var/log/dcc.log"))),
+        (
+            {"DCC_LOG_FILE": "/srv/dcc/logs/dcc.log", "DCC_HOME": "/srv/dcc"},
+            LogPlan("text", logging.INFO, Path("/srv/dcc/logs/dcc.log"), Path("/srv/dcc")),
+        ),
     ],
 )
 def test_there_is_a_log_where_a_setting_asks_for_one(environment: dict[str, str], plan: LogPlan | None) -> None:
     assert plan_from_environment(environment) == plan
+
+
+def test_a_log_in_the_folder_of_an_unknown_user_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"'~nobody-here/dcc\.log', and it or DCC_HOME names a home directory"):
+        plan_from_environment({"DCC_LOG_FILE": "~nobody-here/dcc.log"})
+
+
+def test_the_folder_of_a_log_in_the_home_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "home" / "logs" / "dcc.log"
+    with logging_as(LogPlan("json", logging.INFO, file, tmp_path / "home")):
+        log.info("one")
+    assert json.loads(file.read_text())["message"] == "one"
 
 
 def broken(_begun: object, told: Path) -> None:

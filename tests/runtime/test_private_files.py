@@ -170,6 +170,9 @@ def test_links_of_ours_and_of_root_are_followed_but_not_on_to_a_strangers(strang
     refuse_links_of_others(own / "new")
     make_directory(own / "new" / "below")
     assert (strangers_link.parent / "ours" / "new" / "below").is_dir()
+    loop = strangers_link.with_name("loop")
+    loop.symlink_to("loop")
+    refuse_links_of_others(loop / "new")
     indirect = strangers_link.with_name("indirect")
     indirect.symlink_to("link")
     with pytest.raises(ConfigurationError, match="link that another user"):

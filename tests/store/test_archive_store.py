@@ -89,6 +89,11 @@ def test_an_archive_is_kept_and_comes_back(place: Place, archive: Path, tmp_path
     assert (tmp_path / "back").read_bytes() == CONTENT
     archive.write_bytes(b"")
     assert store.put(archive).sha256 == hashlib.sha256(b"").hexdigest()
+    for _ in range(2):
+        store.replicas[0].remove(SHA256)
+    with pytest.raises(StoredObjectLostError, match=f"No replica has a good copy of .* {SHA256} is missing"):
+        store.fetch(SHA256, tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == CONTENT
     store.close()
     assert list(place.settings.home.glob(".archive-*")) == []
 
@@ -173,13 +178,17 @@ def test_a_copy_of_which_other_bytes_come_back_is_not_left_there(
     assert (store.replicas[0].check(SHA256).state, failures) == (CopyState.GOOD, [])
 
 
-def test_a_directory_takes_no_copy_that_leaves_too_little_room(archive: Path, tmp_path: Path) -> None:
+def test_a_directory_takes_no_copy_that_leaves_too_little_room(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "kept").mkdir()
-    settings = load_settings(home=tmp_path, archive_replicas=str(tmp_path / "kept"), min_free_bytes=2**60)
+    monkeypatch.setattr("dcc.store.archive_store.free_bytes", lambda _: len(CONTENT) + 9)
+    settings = load_settings(home=tmp_path, archive_replicas=str(tmp_path / "kept"), min_free_bytes=10)
     kept = ArchiveStore(settings).put(archive)
     (copy,) = kept.copies.values()
     assert (kept.is_stored, copy.state, "has no room for" in (copy.reason or "")) == (False, CopyState.PENDING, True)
     assert list((tmp_path / "kept").iterdir()) == []
+    assert ArchiveStore(settings.model_copy(update={"min_free_bytes": 9})).put(archive).is_stored
 
 
 def put_other_bytes(path: Path) -> None:

@@ -83,6 +83,11 @@ class TestParts:
         staging.part(KEY).with_name(f"{KEY.file_name}.part.json").write_bytes(note)
         assert staging.resumable(KEY, ORIGIN) == 0
 
+    def test_a_part_larger_than_its_origin_is_begun_anew(self, staging: Staging) -> None:
+        for received, resumed in ((10, 10), (11, 0)):
+            _half_received(staging, content=b"0" * received)
+            assert staging.resumable(KEY, ORIGIN) == resumed
+
     def test_parts_of_one_name_under_two_actions_are_apart(self, staging: Staging) -> None:
         edit = SubmissionKey(Action.EDIT, KEY.file_name)
         staging.prepare(edit)
@@ -90,6 +95,8 @@ class TestParts:
         assert staging.resumable(edit, ORIGIN) == 0
         staging.drop_part(edit)
         assert staging.resumable(KEY, ORIGIN) == 5
+        staging.drop_part(KEY)
+        assert list((staging.root / "add").iterdir()) == []
 
 
 class TestFinishing:
@@ -100,7 +107,7 @@ class TestFinishing:
         _half_received(staging, content=b"0123456789")
         staging.finish_part(KEY)
         assert staging.archive(KEY).read_bytes() == b"0123456789"
-        assert not staging.contents(KEY).exists()
+        assert list((staging.root / "add").iterdir()) == [staging.archive(KEY)]
 
     def test_an_archive_is_known_again_by_its_size_and_checksum(self, staging: Staging) -> None:
         assert not staging.holds(KEY, 3, None)
@@ -152,10 +159,22 @@ class TestRoom:
         for fault in (None, RuntimeError("broke")):
             with suppress(RuntimeError), staging.room_for(KEY, 900) as written:
                 written(300)
+                with pytest.raises(DiskFullError, match=r" 400 are free"), staging.room_for(OTHER, 401):
+                    pytest.fail("began")
                 if fault is not None:
                     raise fault
         with staging.room_for(OTHER, 1_000):
             pass
+
+    def test_what_is_larger_than_announced_ends_where_it_would_fill_the_disk(
+        self, tmp_path: Path, free: dict[str, int]
+    ) -> None:
+        with Staging(tmp_path, min_free_bytes=400).room_for(KEY, 600) as written:
+            written(600 + 64 * 1024 * 1024)
+            free["bytes"] = 399
+            written(64 * 1024 * 1024 - 1)
+            with pytest.raises(DiskFullError, match=r"add/H\.2013.* is larger than announced, and 399 bytes are free"):
+                written(1)
 
 
 def test_half_written_contents_of_a_killed_session_are_removed_and_nothing_else(staging: Staging) -> None:
@@ -166,6 +185,7 @@ def test_half_written_contents_of_a_killed_session_are_removed_and_nothing_else(
     staging.contents(KEY).mkdir()
     _half_received(staging)
     before = {path.name for path in add.iterdir() if not path.name.startswith(".")}
+    assert remove_leftovers(staging.root, lambda name: name not in (KEY.file_name, OTHER.file_name)) == 0, "of others"
     assert remove_leftovers(staging.root) == 2
     assert {path.name for path in add.iterdir()} == before
     assert remove_leftovers(staging.root) == 0

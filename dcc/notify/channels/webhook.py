@@ -110,8 +110,6 @@ class WebhookChannel:
 
     def _post(self, message_id: str, body: bytes, seconds: float) -> _FailedPost | None:
         """Try once; returns None if the server took it."""
-        if seconds <= 0:
-            return _FailedPost("did not answer in time")
         hook, connection = self._hook, http.client.HTTPConnection(self._hook.host, self._hook.port, timeout=seconds)
         if hook.encrypted:
             context = tls_context(self._settings)

@@ -85,13 +85,13 @@ def _counters(connection: Connection, labels: Mapping[int, Labels]) -> Iterator[
     query = select(_CRAWL, SourceCrawlRow.outcome, func.count(), func.sum(SourceCrawlRow.new_zips))
     for key, (outcome, count, found) in of_sources(query.group_by(_CRAWL, SourceCrawlRow.outcome)):
         crawls[*key, outcome] = count
-        new[key] += int(found or 0)
+        new[key] += int(found)
     yield metric("source_crawls", crawls)
     yield metric("source_new_zip_actions", new)
     attempts, arrived = dict.fromkeys(labels.values(), 0), dict.fromkeys(labels.values(), 0)
     downloads = select(_HAS, func.count(), func.sum(ZipDownload.downloaded_size_bytes)).join(ZipDownload)
     for key, (count, size) in of_sources(downloads.group_by(_HAS)):
-        attempts[key], arrived[key] = count, int(size or 0)
+        attempts[key], arrived[key] = count, int(size)
     yield metric("source_downloads", attempts)
     yield metric("source_downloaded_bytes", arrived)
     of_crawls = select(_CRAWL, AnException.short_name, func.count())

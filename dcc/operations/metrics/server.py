@@ -7,6 +7,7 @@ some seconds.
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
 import time
@@ -38,7 +39,7 @@ class Answers:
     def __init__(self, collect: Callable[[], list[Metric]], fresh_seconds: float = FRESH_SECONDS) -> None:
         self._collect, self._fresh_seconds = collect, fresh_seconds
         self._lock = threading.Lock()
-        self._collected: float | None = None
+        self._collected = -math.inf
         self._text = b""
         self._healthy = False
 
@@ -60,7 +61,7 @@ class Answers:
             return self._healthy
 
     def _refresh(self) -> None:
-        if self._collected is not None and time.monotonic() - self._collected < self._fresh_seconds:
+        if time.monotonic() - self._collected < self._fresh_seconds:
             return
         families = self._collect()
         self._text = exposition(families)

@@ -25,6 +25,7 @@ from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import COUNTED, DOCUMENT
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.store.staging import CONTENTS
@@ -101,8 +102,7 @@ def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:
         .join(FileSourceHasZip)
         .order_by(ZipAction.id)
     )
-    rows = connection.execute(query).all()
-    archives = [(row, addresses[row.file_source_id]) for row in rows if row.file_source_id in addresses]
+    archives = [(row, addresses[row.file_source_id]) for row in connection.execute(query)]
     of_download: dict[int, list[Row[Any]]] = {row.download_id: [] for row, _ in archives}
     for document in rows_about(connection, _DOCUMENTS, of_download):
         of_download[document.download_id].append(document)
@@ -135,11 +135,11 @@ class SessionEvents:
 
     def begin(self) -> ol.RunEvent:
         """The event of its begin, now."""
-        return self._event("session", ol.RunState.START, datetime.now(UTC))
+        return self._event("session", ol.RunState.START, utc_now())
 
     def died(self) -> ol.RunEvent:
         """The event of its end, if its process was killed."""
-        return self._event("session", ol.RunState.FAIL, datetime.now(UTC), failure="Its process died.")
+        return self._event("session", ol.RunState.FAIL, utc_now(), failure="Its process died.")
 
     def end(self, datasets: SessionDatasets, failure: str | None) -> Iterator[ol.RunEvent]:
         """The events of its steps, then that of its end. `failure` is the error that broke it off."""
@@ -153,7 +153,7 @@ class SessionEvents:
         state = _STATES.get(session.outcome, ol.RunState.FAIL)
         reason = failure or (session.outcome if state is ol.RunState.FAIL else None)
         inputs, outputs = [self._source(address) for address in datasets.sources], self._opened_tables(datasets)
-        ended = session.finished or datetime.now(UTC)
+        ended = session.finished or utc_now()
         yield self._event("session", state, ended, inputs, outputs, failure=reason)
 
     def _step(self, phase: Phase, tasks: Sequence[TaskEntry], datasets: SessionDatasets) -> Iterator[ol.RunEvent]:
@@ -240,7 +240,7 @@ class SessionEvents:
         kind = facets.job_type_job.JobTypeJobFacet("BATCH", "DCC", "JOB" if job == "session" else "TASK")
         return ol.RunEvent(
             eventType=state,
-            eventTime=at.astimezone(UTC).isoformat() if at.tzinfo else at.replace(tzinfo=UTC).isoformat(),
+            eventTime=at.replace(tzinfo=UTC).isoformat(),
             run=ol.Run(self._run_id(job), run_facets),
             job=ol.Job(self._namespace, job, {"jobType": kind}),
             inputs=list(inputs),

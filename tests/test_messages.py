@@ -1,0 +1,33 @@
+"""Messages as facts: counted things, and what of them is stored."""
+
+import pytest
+
+from dcc.messages import Message, count_of, from_json, message, message_from_json, message_to_json, to_json
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "counted"),
+    [(1, "zip", "1 zip"), (0, "zip", "0 zips"), (2_000, "day", "2,000 days"), (2, "copy", "2 copies")],
+)
+def test_things_are_counted_in_english(number: int, noun: str, counted: str) -> None:
+    assert count_of(number, noun) == counted
+
+
+def test_a_stored_message_comes_back_with_those_within_it() -> None:
+    plain = Message("{in braces}")
+    inner = message("{number} of {names}", number=2_000, names=["a", "b"])
+    stored = message_to_json(message("{problem}, {nothing}{plain}", problem=inner, nothing=None, plain=plain))
+    found = message_from_json(stored, "recorded")
+    assert str(found) == "2,000 of a, b, {in braces}"
+    assert str(found.problem) == "2,000 of a, b"
+    assert message_to_json(plain) is None
+    for unknown in (None, "", "{", "[]", "{}"):
+        assert message_from_json(unknown, "recorded") == "recorded"
+
+
+def test_a_long_detail_is_stored_in_part_and_too_many_are_not() -> None:
+    for length, kept in ((2_000, "x" * 2_000), (2_001, "x" * 1_999 + "…")):
+        assert from_json(to_json({"detail": "x" * length})) == {"detail": kept}
+    fitting = {f"{number:02}": "x" * 1_992 for number in range(30)}
+    assert len(to_json(fitting) or "") < 60_000
+    assert to_json(fitting | {"one more": "x" * 2_000}) is None
