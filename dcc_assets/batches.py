@@ -35,7 +35,11 @@ from dcc_resources.databases import QcDatabaseResource, TrackerResource
 log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
-_RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
+_RUN: Final = f"""import sys
+from dcc.runtime.processes import importing_much
+with importing_much():
+    from {__name__} import main
+main(*sys.argv[1:])"""
 _WITH_RUN: Final = ("until", "workers", "k8s_jobs")
 """The settings that each run is given; workers have all others by themselves, and must agree on those of their work."""
 _LOOK_SECONDS: Final = 0.5

@@ -2,14 +2,17 @@
 
 import os
 
-from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper
-from dagster_celery.defaults import broker_transport_options
-from dagster_celery.make_app import make_app
-from dagster_celery.tasks import create_task
+from dcc.runtime.processes import importing_much
 
-from dcc.settings import load_settings
-from dcc_dagster.executors import broker_of
-from dcc_dagster.instance import dagster_environment
+with importing_much():
+    from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper
+    from dagster_celery.defaults import broker_transport_options
+    from dagster_celery.make_app import make_app
+    from dagster_celery.tasks import create_task
+
+    from dcc.settings import load_settings
+    from dcc_dagster.executors import broker_of
+    from dcc_dagster.instance import dagster_environment
 
 _settings = load_settings()
 _broker = broker_of(_settings)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
+from dcc.runtime.processes import importing_much
+
 
 def main() -> None:
     """Run the daemon with the arguments of this process. Ends the process."""
     (command,) = entry_points(group="console_scripts", name="dagster-daemon")
-    command.load()()
+    with importing_much():
+        run = command.load()
+    run()
 
 
 if __name__ == "__main__":

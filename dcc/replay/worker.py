@@ -20,11 +20,11 @@ Run = Callable[..., Future[Any]]
 
 def begin(rules: str | None, replayer: bytes) -> Any:
     """The `Replayer` to replay with from now on. Raises the error of a module of `rules` that cannot be loaded."""
+    collect_cycles_rarely()
     if rules is not None:
         propose(RULES, rules)
     begun = pickle.loads(replayer)  # noqa: S301 - from the process that started this one
     gc.freeze()
-    collect_cycles_rarely()
     return begun
 
 

@@ -32,7 +32,7 @@ SHOWN = """{
   }
 }"""
 UI_PASSWORD = "of the account that reads"
-PAUSE = 0.3
+PAUSE = 1.0
 """Between questions to the pages: to answer one takes them and the database as long as a small test."""
 
 

@@ -53,13 +53,6 @@ def test_a_replay_says_what_a_proposal_would_change(dcc: Dcc) -> None:
     assert "Some are &lt;refused&gt;" in written
     assert "H.2013-10-31.1.experiment.impc.xml" in written
 
-    rules.write_text(RULE + RULE.replace("D1", "D2"))
-    for limit, listed, cut in ((1, {"D1"}, True), (2, {"D1", "D2"}, False), (0, {"D1", "D2"}, False)):
-        table = dcc("replay", "--rules", rules, "--limit", limit).stdout
-        assert {code for code in ("D1", "D2") if f"\n{code} " in table} == listed
-        assert (f"Of causes and documents the first {limit} are shown; --limit 0 prints all." in table) is cut
-        assert "2 documents: 1 verdict would change" in table
-        assert "H.2013-10-31.1.experiment.impc.xml  accepted  failed data" in table
     assert dcc("replay", "--since", "2013-11-01").stdout.startswith("0 archives, 0 documents")
 
     schemas, projects = shutil.copytree(OWN_SCHEMAS, dcc.root / "schemas"), dcc.root / "projects.csv"
@@ -76,6 +69,14 @@ def test_a_replay_says_what_a_proposal_would_change(dcc: Dcc) -> None:
         assert found["proposal"] == {name: source}
         assert {one["document"]: one["after"] for one in found["changes"]} == verdicts
         assert {one["code"] for one in found["causes"]} == codes
+
+    first, second = {"E4", experiment}, {"schema-violation.value", specimen}
+    for limit, listed, cut in ((1, first, True), (2, first | second, False), (0, first | second, False)):
+        table = dcc("replay", f"--xsd={schemas}", "--limit", limit).stdout
+        assert {one for one in first | second if one in table} == listed
+        assert (f"Of causes and documents the first {limit} are shown; --limit 0 prints all." in table) is cut
+        assert "2 documents: 2 verdicts would change" in table
+        assert f"{experiment}  accepted  failed data" in table
 
     assert "NAME=SOURCE" in dcc.error("replay", "--reference", "colonies", exit_code=2)
     assert "X" in dcc.error("replay", "--centre", "X", exit_code=2)

@@ -8,7 +8,6 @@ through.
 import base64
 import json
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from dcc.cli.demo import submissions
 from dcc.cli.main import dcc as command
 from dcc.sources.protocols import SourceProtocol
 from dcc_dagster.instance import open_instance
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import Dcc
 from tests.support.dagster_instances import set_environment
 from tests.support.databases import PASSWORD as OF_DATABASES
 from tests.support.databases import only_mariadb
@@ -34,6 +33,7 @@ from tests.support.environments import clean
 from tests.support.installations import Installation, specimens
 from tests.support.left_behind import Left
 from tests.support.ports import free_port
+from tests.support.prepared_processes import run_dcc
 from tests.support.process_trees import command_lines
 from tests.support.served_sources import register
 from tests.support.servers import Authority, SftpServer, Share
@@ -132,15 +132,14 @@ class Session:
 
     def run(self, *arguments: str, exit_code: int) -> str:
         """Run `dcc` as a process; what it prints and what others see of it is among what is left."""
+        output, errors = self.installation.root / "output", self.installation.root / "errors"
         with command_lines() as shown:
-            done = subprocess.run(
-                [PROGRAM, *arguments], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
-            )
+            ended = run_dcc(arguments, self.installation.root, self.environment, output, errors, seconds=120)
         self.left.add(f"ps of {arguments}", "\n".join(shown))
-        self.left.add(f"output of {arguments}", done.stdout)
-        self.left.add(f"errors of {arguments}", done.stderr)
-        assert done.returncode == exit_code, done.stderr.decode()
-        return done.stderr.decode()
+        self.left.add(f"output of {arguments}", output.read_bytes())
+        self.left.add(f"errors of {arguments}", errors.read_bytes())
+        assert ended == exit_code, errors.read_text("utf-8")
+        return errors.read_text("utf-8")
 
 
 @pytest.fixture

@@ -92,32 +92,24 @@ def of_worker(data: DataInstallation, tmp_path: Path, **more: object) -> Setting
 def test_workers_do_all_of_it_and_what_a_killed_replay_left_goes_after_a_day(
     filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """One text is judged under the action of each archive that has it: here before an edit that changes nothing."""
+    filled.put("edit/H.2013-11-03.1.impc.zip", experiments())
+    filled.run()
     store = ObjectStore(filled.settings)
     (tmp_path / "left").write_bytes(b"left")
     store.put("replays/2013-10-31-0123456789ab/bundle", tmp_path / "left")
     of_session = store.put(f"{SESSIONS}/1/plans/batch_1", tmp_path / "left")
     told: list[tuple[int, int]] = []
     workers = here(of_worker(filled, tmp_path))
-    (tmp_path / "proposed.py").write_text(RULE)
-    rules = str(tmp_path / "proposed.py")
-    found = run(filled, workers, tmp_path, rules=rules, on_progress=lambda *numbers: told.append(numbers))
-    assert store.keys() == [of_session]
-    assert list(workers.given.values()) == [3]
-    assert told == [(3, 3)] * 2
-    assert "This machine prepares the others" not in caplog.text
-    assert found == run(filled, None, tmp_path, rules=rules)
-    assert {"D1", "S12", "E2"} == {one.code for one in found.causes}
-
-
-def test_one_text_is_judged_under_the_action_of_each_archive_that_has_it(
-    filled: DataInstallation, tmp_path: Path
-) -> None:
-    """Here by a rule for additions alone, before an edit that changes nothing."""
-    filled.put("edit/H.2013-11-03.1.impc.zip", experiments())
-    filled.run()
     rules = tmp_path / "proposed.py"
     rules.write_text(RULE.replace("    yield", "    if at.document.action == 'add':\n        yield"))
-    found = run(filled, here(of_worker(filled, tmp_path)), tmp_path, rules=str(rules))
+    found = run(filled, workers, tmp_path, rules=str(rules), on_progress=lambda *numbers: told.append(numbers))
+    assert store.keys() == [of_session]
+    assert list(workers.given.values()) == [4]
+    assert told == [(4, 4)] * 2
+    assert "This machine prepares the others" not in caplog.text
+    assert found == run(filled, None, tmp_path, rules=str(rules))
+    assert {"D1", "S12", "E2"} == {one.code for one in found.causes}
     judged = {str(one.document.archive) for one in found.changes for fact in one.appeared if fact.code == "D1"}
     assert judged == {KEYS[0]}
 

@@ -101,6 +101,7 @@ def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
         assert connection.scalar(select(SessionLock.holder)) is None
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_killed_session_is_continued_by_processes_too(
     installation: Installation, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

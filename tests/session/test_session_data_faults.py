@@ -82,6 +82,7 @@ def test_sessions_killed_one_after_the_other_come_to_the_same_end_with_nothing_l
     assert count_of_same_entries(data) == 1
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_session_in_which_processes_prepare_comes_to_the_same_end(
     data: DataInstallation, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)
-def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_processes(forked_workers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have few archives be many."""
     monkeypatch.setattr(archive_phases, "MANY", 1)
 

@@ -23,9 +23,12 @@ REBOUND = "rebound.example"
 """A name of somebody else's that leads the browser to this machine, as names do that are bound anew (DNS rebinding)."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser(chromium: WebDriver) -> Iterator[WebDriver]:
-    """Chromium, which leaves what a test has seen: the page would ask for news until the run of the tests ends."""
+    """Chromium, which leaves at last what a module has seen: the page would ask for news until the run of tests ends.
+
+    A test leads it from the page of the one before to its own, in the same process.
+    """
     yield chromium
     chromium.get("about:blank")
 

@@ -21,6 +21,7 @@ import pytest
 
 from tests.support.environments import clean
 from tests.support.ports import free_port
+from tests.support.prepared_processes import run_dcc
 from tests.support.process_trees import descendants, processor_seconds
 from tests.support.sharing import made_once
 
@@ -98,16 +99,9 @@ def _demonstrate(made: Path) -> None:
     folder = made / "shown"
     folder.mkdir()
     other = {"DCC_TRACKER_URL": "mysql://nobody:secret@127.0.0.1:1/real", "DCC_STAGING": str(folder / "real")}
-    ended = subprocess.run(
-        [Path(sys.executable).with_name("dcc"), "demo"],
-        cwd=folder,
-        env=clean(**other),
-        capture_output=True,
-        text=True,
-        timeout=180,
-        stdin=subprocess.DEVNULL,
-    )
-    told = {"returncode": ended.returncode, "stdout": ended.stdout, "stderr": ended.stderr}
+    output, errors = made / "output", made / "errors"
+    ended = run_dcc(["demo"], folder, clean(**other), output, errors, seconds=180)
+    told = {"returncode": ended, "stdout": output.read_text("utf-8"), "stderr": errors.read_text("utf-8")}
     (made / "ended").write_text(json.dumps(told), "utf-8")
 
 

@@ -83,10 +83,16 @@ def barriers(browser: WebDriver) -> list[str]:
         axe = importlib.resources.files("axe_core_python") / "axe.min.js"
         browser.execute_script(axe.read_text(encoding="utf-8"))
     rules = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    # Of the rules that a page keeps to, the number is enough: to list all their elements takes a third of the time.
     found: dict[str, Any] = browser.execute_async_script(
-        "const done = arguments[arguments.length - 1]; axe.run({runOnly: arguments[0]}).then(done)", rules
+        """
+        const done = arguments[arguments.length - 1];
+        axe.run({runOnly: arguments[0], resultTypes: ['violations']})
+            .then(found => done({violations: found.violations, passes: found.passes.length}));
+        """,
+        rules,
     )
-    assert len(found["passes"]) > 10
+    assert found["passes"] > 10
     return [
         f"{violation['id']}: {node['html'][:200]} {node['failureSummary']}"
         for violation in found["violations"]
