@@ -161,9 +161,9 @@ def manifest_row(file: str, path: Path, counts: Counts | None = None) -> dict[st
     return row | (Counts(0, 0) if counts is None else counts)._asdict()
 
 
-def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write rows as a manifest, in the format that the file's name tells. Raises OSError."""
-    if path.suffix == ".json":
+def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path, suffix: str) -> None:
+    """Write rows as a manifest, in the format that the suffix `json` or `csv` tells. Raises OSError."""
+    if suffix == "json":
         path.write_text(json.dumps({"files": rows}, indent=1) + "\n", encoding="utf-8")
         return
     with path.open("w", encoding="utf-8", newline="") as file:
