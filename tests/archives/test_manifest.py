@@ -227,12 +227,22 @@ UNREADABLE = {
 }
 
 
+REASONS = {
+    "no rows": "a row names no file",
+    "no file": "a row names no file",
+    "no number": "size is 'many', which is no whole number",
+    "no whole number": "specimens is '1.5', which is no whole number",
+}
+
+
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_a_manifest_that_cannot_be_read_is_said_to_be_so(checker: ArchiveChecker, tmp_path: Path, case: str) -> None:
     name, content = UNREADABLE[case]
     found = check(checker, tmp_path, content, name)
     assert isinstance(found, UnopenedArchive)
     assert f"has a {name} that cannot be read" in str(found.error)
+    assert REASONS.get(case, "") in str(found.error)
+    assert "Error" not in str(found.error)
     german = load_catalogue("de", Settings(home=tmp_path)).tell(found.error.translatable)
     assert " (das Leseprogramm meldet „" in german, "what a library says is quoted as it is"
 
