@@ -191,7 +191,7 @@ def check_depths(environment: Environment) -> Iterator[CheckFinding]:
         active = active_sessions(connection, settings)
     for one in found:
         message = CONSISTENCY_RULES[one.rule] + " Here: " + one.message
-        yield failed(f"{one.rule} {one.subject}", message, "As said; what it means: dcc show")
+        yield failed(f"{one.rule} {one.subject}", message, "As said.")
     if active:
         reason = f"{active[0].label} is active: not all could be looked at."
         yield not_checked("consistency", reason, "Try again later.")

@@ -130,19 +130,22 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
         suffix = name.rpartition(".")[2]
         if sum(map(text.count, _SEPARATORS[suffix])) >= _MAX_VALUES:
             raise ValueError(f"it has more than {_MAX_VALUES:,} values")
+        rows: Iterable[Any]
         if suffix == "json":
             told = json.loads(text)
-            found = tuple(map(_expected, told["files"] if isinstance(told, dict) else told))
+            rows = told.get("files", ()) if isinstance(told, dict) else told
+            if not isinstance(rows, list):
+                raise ValueError('it has no list of "files"')
         else:
             separator = max(",;\t", key=text.partition("\n")[0].count)
             rows = csv.DictReader(io.StringIO(text), delimiter=separator)
             if len(rows.fieldnames or ()) > _MAX_COLUMNS:
                 raise ValueError(f"it has more than {_MAX_COLUMNS} columns")
-            found = tuple(map(_expected, rows))
+        found = tuple(map(_expected, rows))
         # For each row that names it, a file would be read once more.
         if len({one.file for one in found}) < len(found):
             raise ValueError("it names a file twice")
-    except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
+    except (ValueError, csv.Error, RecursionError) as error:
         raise ManifestError(
             mark(
                 "{archive} has a {name} that cannot be read ({reason}). Write it with `dcc manifest`, or correct "
@@ -150,7 +153,7 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
             ),
             archive=archive,
             name=name,
-            reason=message(mark("its reader says “{error}”"), error=f"{type(error).__name__}: {error}"[:200]),
+            reason=message(mark("its reader says “{error}”"), error=str(error)[:200]),
         ) from error
     return found
 
@@ -161,9 +164,9 @@ def manifest_row(file: str, path: Path, counts: Counts | None = None) -> dict[st
     return row | (Counts(0, 0) if counts is None else counts)._asdict()
 
 
-def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write rows as a manifest, in the format that the file's name tells. Raises OSError."""
-    if path.suffix == ".json":
+def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path, suffix: str) -> None:
+    """Write rows as a manifest, in the format that the suffix `json` or `csv` tells. Raises OSError."""
+    if suffix == "json":
         path.write_text(json.dumps({"files": rows}, indent=1) + "\n", encoding="utf-8")
         return
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -172,23 +175,29 @@ def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         writer.writerows(rows)
 
 
-def _expected(row: Mapping[str, Any]) -> ManifestEntry:
-    file = row["file"].strip()
-    if not 0 < len(file) <= _LONGEST_NAME:
+def _expected(row: Any) -> ManifestEntry:
+    file = row.get("file") if isinstance(row, dict) else None
+    if not isinstance(file, str) or not (file := file.strip()):
+        raise ValueError("a row names no file")
+    if len(file) > _LONGEST_NAME:
         raise ValueError(f"a row names a file of {len(file):,} characters")
     file = plain_path(file)
     if not file.isprintable():
         file = legible(file)
-    size, specimens, experiments = (_number(row.get(name)) for name in _NUMBERS)
-    checksum = (row.get("checksum") or "").strip().lower() or None
+    size, specimens, experiments = (_number(row, name) for name in _NUMBERS)
+    checksum = str(row.get("checksum") or "").strip().lower() or None
     if checksum is not None and (len(checksum) not in _CHECKSUMS or not all(c in "0123456789abcdef" for c in checksum)):
         raise ValueError(f"the checksum of {file} is neither an MD5 nor a SHA-256")
     return ManifestEntry(file, size, checksum, specimens, experiments)
 
 
-def _number(value: Any) -> int | None:
-    # Of a float, int() would drop what follows the point.
-    return None if value in (None, "") else int(str(value))
+def _number(row: Mapping[str, Any], name: str) -> int | None:
+    value = row.get(name)
+    try:
+        # Of a float, int() would drop what follows the point.
+        return None if value in (None, "") else int(str(value))
+    except ValueError as error:
+        raise ValueError(f"{name} is {str(value)!r}, which is no whole number") from error
 
 
 def _of_content(one: ManifestEntry, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:

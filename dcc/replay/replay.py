@@ -93,7 +93,7 @@ def replay(
     ReferenceUnreachableError for its reference data, DiskFullError, and the `unreachable` error of either database.
     """
     if proposal.xsd is not None and not proposal.xsd.is_dir():
-        raise ConfigurationError(f"No folder {proposal.xsd} with schemas exists. Name the folder of the .xsd files.")
+        raise ConfigurationError(f"The folder {proposal.xsd} does not exist. Name the folder of the .xsd files.")
     settings = _proposed(settings, proposal)
     SchemaSet.load(settings.xsd_dir)
     with tracker.connect() as of_tracker, qc.connect() as of_qc:

@@ -196,7 +196,8 @@ class _LogFile(logging.FileHandler):
         if self._complained:
             return
         self._complained = True
-        reason = sys.exc_info()[1]
+        error = sys.exc_info()[1]
+        reason = getattr(error, "strerror", None) or error
         with suppress(Exception):
             sys.stderr.write(f"Warning: The log {self.baseFilename} could not be written ({_escaped(str(reason))}).\n")
 

@@ -26,6 +26,7 @@ SHARED_FILE: Final = 0o640
 PART_NAMES: Final = ".*.part"
 """The pattern of the names of incomplete files; a killed process leaves such."""
 
+_DEVICES: Final = Path("/dev")
 _MAX_LINKS: Final = 40
 _SCRATCH: Final = ".scratch-"
 _LEFTOVER_SECONDS: Final = 24 * 3600.0
@@ -65,8 +66,11 @@ def create_file(path: Path, mode: int) -> int:
 def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
     """A new, empty file beside `path`, which replaces `path` at the end of the block; after an error it is removed.
 
-    The umask applies to `mode`. Raises OSError, and leaves `path` as it was then.
+    The umask applies to `mode`. Raises OSError, also for a device or pipe, and leaves `path` as it was then.
     """
+    if path.absolute().parent == _DEVICES or (path.exists() and not path.is_file() and not path.is_dir()):
+        # Root would put a file in the place of such as /dev/null or /dev/stdout.
+        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
     # A random name, because processes in containers have the same ids; and a short one, whatever it replaces.
     part = path.with_name(f".{uuid4().hex}.part")
     os.close(create_file(part, mode))

@@ -71,7 +71,7 @@ def as_json(told: object) -> bytes:
 def test_an_archive_that_holds_what_its_manifest_says_is_taken(
     checker: ArchiveChecker, tmp_path: Path, name: str
 ) -> None:
-    write_manifest(rows(), tmp_path / name)
+    write_manifest(rows(), tmp_path / name, name.rpartition(".")[2])
     found = check(checker, tmp_path, (tmp_path / name).read_bytes(), name, **{"notes.txt": b"not in it, no document"})
     assert isinstance(found, CheckedArchive)
     assert len(found.archive.documents) == 2
@@ -194,7 +194,7 @@ def test_a_manifest_beside_an_archive_is_held_against_it(checker: ArchiveChecker
     path = tmp_path / ARCHIVE
     inner = {}
     if isinstance(inside, list):
-        write_manifest(inside, tmp_path / "inner.csv")
+        write_manifest(inside, tmp_path / "inner.csv", "csv")
         inner["manifest.csv"] = (tmp_path / "inner.csv").read_bytes()
     path.write_bytes(submissions.archive(inner | DOCUMENTS))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -227,12 +227,22 @@ UNREADABLE = {
 }
 
 
+REASONS = {
+    "no rows": "a row names no file",
+    "no file": "a row names no file",
+    "no number": "size is 'many', which is no whole number",
+    "no whole number": "specimens is '1.5', which is no whole number",
+}
+
+
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_a_manifest_that_cannot_be_read_is_said_to_be_so(checker: ArchiveChecker, tmp_path: Path, case: str) -> None:
     name, content = UNREADABLE[case]
     found = check(checker, tmp_path, content, name)
     assert isinstance(found, UnopenedArchive)
     assert f"has a {name} that cannot be read" in str(found.error)
+    assert REASONS.get(case, "") in str(found.error)
+    assert "Error" not in str(found.error)
     german = load_catalogue("de", Settings(home=tmp_path)).tell(found.error.translatable)
     assert " (das Leseprogramm meldet „" in german, "what a library says is quoted as it is"
 
@@ -274,7 +284,7 @@ def test_what_is_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], name: str
 ) -> None:
     path = tmp_path_factory.mktemp("manifest") / name
-    write_manifest(written, path)
+    write_manifest(written, path, name.rpartition(".")[2])
     read = read_manifest(path.read_bytes(), name, ARCHIVE)
     for row in written:
         row["checksum"] = row["checksum"] or None

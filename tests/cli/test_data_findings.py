@@ -42,7 +42,7 @@ def test_findings_are_counted_by_centre_and_rule(dcc: Dcc, zip_files: list[str])
     assert "S13" in dcc("data", "findings").stdout
     assert dcc.json("data", "findings", "--centre", "J") == []
     assert "No centre 'h'" in dcc.error("data", "findings", "--centre", "h", exit_code=2)
-    assert "No findings" in dcc("data", "findings", "--centre", "J").stdout
+    assert "The rules found nothing." in dcc("data", "findings", "--centre", "J").stdout
 
 
 def test_each_finding_names_line_and_value(dcc: Dcc, zip_files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_no_findings_of_a_misspelt_submission_or_document_are_no_good_news(dcc: 
     folder.put("add/H.2013-10-31.1.impc.zip", specimens())
     dcc("crawl", "--until", "xsd")
     for known in (("--zip", "add/H.2013-10-31.1.impc.zip"), ("--document", SPECIMENS)):
-        assert dcc("data", "findings", *known).stdout.startswith("No findings."), known
+        assert dcc("data", "findings", *known).stdout.startswith("The rules found nothing."), known
     for unknown in (("--zip", "add/H.2013-10-31.2.impc.zip"), ("--document", SPECIMENS.lower())):
         assert f"No {'submission' if unknown[0] == '--zip' else 'document'} " in dcc.error(
             "data", "findings", *unknown, exit_code=2

@@ -252,3 +252,26 @@ def test_where_a_restoration_and_staging_cannot_write_is_named(dcc: Dcc) -> None
     with read_only(staging):
         said = dcc("crawl", exit_code=2).stderr
     assert f"into staging ({staging}): it cannot be written to. The disk is mounted read-only" in said
+
+
+def test_what_a_command_cannot_write_for_want_of_room_stays_as_it_was(dcc: Dcc, tmp_path: Path) -> None:
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    with small_disk(tmp_path / "small", 200_000) as disk:
+        (disk.path / "H.2013-10-31.1.specimen.impc.xml").write_bytes(specimen_document("H"))
+        (disk.path / "manifest.json").write_text("before")
+        (disk.path / "add").mkdir()
+        disk.fill()
+        there = {path: path.read_bytes() for path in disk.path.rglob("*") if path.is_file()}
+        for command in (
+            f"archive get add/H.2013-10-31.1.impc.zip --output {disk.path}/some.zip",
+            f"data schema --html {disk.path}/page.html",
+            f"example {disk.path}",
+            f"manifest {disk.path}",
+            f"settings --write {disk.path}/dcc.toml",
+        ):
+            said = dcc.error(*command.split(), exit_code=2)
+            assert "cannot be written: No space left on device. " in said
+        said = dcc.forked("data", "causes", "--spreadsheet", disk.path / "causes.xlsx").stderr
+        assert "cannot be written: No space left on device. " in said
+        assert {path: path.read_bytes() for path in disk.path.rglob("*") if path.is_file()} == there

@@ -133,7 +133,7 @@ def _manifest(documents: Mapping[str, bytes], at: str, listing: Listing) -> dict
                 del rows[0]
         name = "manifest.csv" if listing is Listing.CSV else "manifest.json"
         path = Path(folder) / name
-        write_manifest(rows, path)
+        write_manifest(rows, path, name.rpartition(".")[2])
         return {name: path.read_bytes()}
 
 

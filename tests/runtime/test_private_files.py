@@ -217,6 +217,16 @@ def test_a_file_that_could_not_be_written_whole_is_as_it_was_even_with_the_longe
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("place", ["pipe", "/dev/dcc-test"])
+def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, place: str) -> None:
+    """Such as /dev/null, which root can replace for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no ordinary file"), replacement_file(tmp_path / place) as part:
+        part.unlink()
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
 def test_every_writer_of_a_file_that_somebody_names_takes_the_longest_name_and_another_writer_beside_it(
     writer: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

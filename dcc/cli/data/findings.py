@@ -273,7 +273,8 @@ def findings(
             "centre, rule, severity, findings, documents, such as=example",
             example=lambda one: shortened(one.example, _LONGEST_EXAMPLE),
             flexible=["such as", "documents", "severity"],
-            none=f"No findings.{'' if inactive_too else ' --all shows also those that no longer hold.'}",
+            none="The rules found nothing."
+            + ("" if inactive_too else " --all shows also findings that no longer hold."),
         )
     if uncounted:
         click.echo()

@@ -31,7 +31,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 from dcc.runtime.clock import utc_today
 from dcc.runtime.json_values import fields_of
-from dcc.runtime.private_files import SHARED_FILE, replacement_file
+from dcc.runtime.private_files import SHARED_FILE
 from dcc.vocabulary import ContextEvent, ContextState
 
 if TYPE_CHECKING:
@@ -462,11 +462,7 @@ def _show(day: date, counted: Sequence[ProcedureDeliveries], uncovered: Sequence
 def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:
     from dcc.analysis.spreadsheets import guarded
 
-    with (
-        writing_file(path),
-        replacement_file(path, SHARED_FILE) as part,
-        part.open("w", encoding="utf-8", newline="") as file,
-    ):
+    with writing_file(path, SHARED_FILE) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(_CSV.split())
         for (centre, pipeline, specimen, colony, born, stage, _), due, state, code in lacking:

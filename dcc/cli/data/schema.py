@@ -62,8 +62,8 @@ def schema(tables: tuple[str, ...], html: Path | None) -> None:
     }
     if html is not None:
         facts = {"title": "Tables and columns", "databases": chosen, "titles": _TITLES, "columns_of": _rows}
-        with writing_file(html):
-            html.write_text(render("reports/tables.html", facts), "utf-8")
+        with writing_file(html) as part:
+            part.write_text(render("reports/tables.html", facts), "utf-8")
         click.echo(f"Wrote {printable(html)}.", err=True)
     if wants_json():
         echo_json([_table_json(database, table) for database, some in chosen.items() for table in some])

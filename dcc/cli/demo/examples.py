@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -182,13 +183,9 @@ def example(directory: Path, kind: str, centre: str, suffix: str) -> None:
     """
     key, content = example_submission(kind, centre, tables=suffix == "csv")
     path = directory / key
-    with writing_file(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            file = path.open("xb")
-        except FileExistsError as error:
-            text = f"{path} is there already. Name another directory, or another --kind."
-            raise ConfigurationError(text) from error
-        with file:
-            file.write(content)
+    if os.path.lexists(path):
+        raise ConfigurationError(f"{path} is there already. Name another directory, or another --kind.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing_file(path) as part:
+        part.write_bytes(content)
     echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.")

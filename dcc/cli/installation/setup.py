@@ -17,7 +17,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable, wants_json
 from dcc.configuration_file import NAME, VARIABLE, configuration_path
 from dcc.errors import ConfigurationError
-from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory, replacement_file
+from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -212,11 +212,10 @@ def _write_settings(settings: Settings, target: str) -> None:
     given = configured_settings(os.environ)
     usual = configuration_path(os.environ)
     path = Path(target).expanduser().absolute() if target or usual is None else usual
-    with writing_file(path):
-        kept = keep_earlier(path) if path.exists() else None
-        make_directory(path.parent)
-        with replacement_file(path, PRIVATE_FILE) as draft:
-            draft.write_text(configuration_text(given, settings, path), "utf-8")
+    kept = keep_earlier(path) if path.exists() else None
+    make_directory(path.parent)
+    with writing_file(path, PRIVATE_FILE) as part:
+        part.write_text(configuration_text(given, settings, path), "utf-8")
     if wants_json():
         written = sorted({**given.of_file, **given.environment})
         echo_json({"path": str(path), "written": written, "kept": None if kept is None else str(kept)})

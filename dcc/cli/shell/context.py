@@ -18,6 +18,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.redaction import keep_secret
+from dcc.runtime.private_files import replacement_file
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -197,10 +198,14 @@ def absolute_path(path: str) -> str:
 
 
 @contextmanager
-def writing_file(path: Path) -> Iterator[None]:
-    """Raise ConfigurationError if a file that a person named cannot be written in the block."""
+def writing_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
+    """A new, empty file that replaces the one that a person named at the end of the block.
+
+    Raises ConfigurationError if it cannot be written. What was there is then as before.
+    """
     try:
-        yield
+        with replacement_file(path, mode) as part:
+            yield part
     except OSError as error:
         raise ConfigurationError(
             f"{path} cannot be written: {error.strerror or error}. See to its directory, its permissions and its disk, "

@@ -208,7 +208,7 @@ def echo_table(
 def echo_rows(rows: Sequence[Mapping[str, object]], flexible: Sequence[str] = ()) -> None:
     """Print rows whose keys are the headers of their columns; see `echo_table`."""
     if rows:
-        echo_table(list(rows[0]), [list(row.values()) for row in rows], flexible=flexible)
+        echo_table(list(rows[0]), [[_cell(row, name, {}) for name in row] for row in rows], flexible=flexible)
 
 
 def _fitting_widths(columns: Sequence[_Column], room: int) -> list[int] | None:

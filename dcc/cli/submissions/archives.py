@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -138,15 +139,10 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
     settings = settings_from_environment()
     _, chosen = _attempts(settings, archive, attempt)
     place = output or Path(chosen.key.file_name if document is None else document.rpartition("/")[2])
-    if place.exists():
+    if os.path.lexists(place):
         raise ConfigurationError(f"{place} exists. Give another name with --output, or move it away.")
-    with (
-        _member(settings, chosen, document) as path,
-        path.open("rb") as content,
-        writing_file(place),
-        place.open("xb") as file,
-    ):
-        shutil.copyfileobj(content, file)
+    with _member(settings, chosen, document) as path, writing_file(place) as part:
+        shutil.copyfile(path, part)
     click.echo(f"{place} written.")
 
 

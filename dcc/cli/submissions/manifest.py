@@ -46,8 +46,8 @@ def manifest(path: Path, suffix: str) -> None:
         rows = _rows_of_folder(path)
     else:
         rows = [manifest_row(path.name, path), *_rows_inside(path, "", SchemaSet.load())]
-    with writing_file(target):
-        write_manifest(rows, target)
+    with writing_file(target) as part:
+        write_manifest(rows, part, suffix)
     documents = sum(row["file"] != path.name for row in rows)
     specimens, experiments = (sum(row[name] for row in rows) for name in ("specimens", "experiments"))
     held = ", ".join(

@@ -117,8 +117,9 @@ def write_findings_spreadsheet(
                 sheet.write_string(number + 1, 0, catalogue.say(_CUT))
             return WrittenSpreadsheet(len(causes), number, is_cut)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
+        reason = getattr(error if isinstance(error, OSError) else error.__context__, "strerror", None) or error
         raise ExportError(
-            f"The spreadsheet {path} cannot be written: {getattr(error, 'strerror', None) or error}. Name a file in a "
+            f"The spreadsheet {path} cannot be written: {reason}. Name a file in a "
             "folder that may be written to, with space on its disk."
         ) from error
 

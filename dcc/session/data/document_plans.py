@@ -53,8 +53,8 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: Submis
         due = waiting_for_upload(connection, find_submission(connection, key).za_id, settings.naming)
         if not due:
             raise not_fetched(connection, key) or NotFoundError(
-                f"No document of {key} waits to be uploaded. How far they are says `dcc show {key}`; what has not been "
-                "fetched and validated yet is by `dcc crawl --until xsd`."
+                f"No document of {key} waits to be uploaded. `dcc show {key}` says how far each is; "
+                "`dcc crawl --until xsd` fetches and validates what has not been yet."
             )
         return due, load_delegations(connection)
 
