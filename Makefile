@@ -38,7 +38,6 @@ pages: install ## The pages of docs that are made from the code: errors, rules, 
 chaos: install ## Real servers, processes, workers, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"
 	@.ci/install-servers
 	@TESTS_EVERYWHERE=1 $(BIN)/python -m pytest -q tests/operations/test_archive_audits.py -k corruptions
-	@TESTS_EVERYWHERE=1 $(BIN)/python -m pytest -q tests/session/test_source_schedules.py
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 fuzz: install ## Hostile input made by a coverage-guided fuzzer for ten minutes: make fuzz FUZZ_SECONDS=60
