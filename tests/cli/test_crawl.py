@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import re
 import shutil
 
@@ -122,7 +123,9 @@ def test_an_archive_that_is_being_uploaded_is_shown_and_no_problem(dcc: Dcc) -> 
 def test_another_active_session_ends_with_3(dcc: Dcc) -> None:
     with dcc.active_session() as session:
         for arguments in (["crawl"], ["crawl", "--json"]):
-            assert f"Session {session.id} is active" in dcc.error(*arguments, exit_code=3)
+            said = dcc.error(*arguments, exit_code=3)
+            assert f"Session {session.id} is active: process {os.getpid()} on {os.uname().nodename} " in said
+            assert "dcc session list" in said
         assert dcc.json("status")["session"]["active"]["id"] == session.id
         assert f"Session {session.id}: active" in dcc("status").stdout
     dcc("crawl")

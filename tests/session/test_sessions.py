@@ -58,21 +58,6 @@ def _leased(settings: Settings, seconds: float) -> Settings:
 
 
 class TestOneAtATime:
-    def test_a_second_session_is_refused_and_told_who_holds_the_first(
-        self, tracker: Engine, settings: Settings
-    ) -> None:
-        with open_session(tracker, settings) as first:
-            with (
-                pytest.raises(
-                    SessionActiveError, match=rf"Session {first.id} is active: process {os.getpid()} on "
-                ) as error,
-                open_session(tracker, settings),
-            ):
-                pytest.fail("two sessions at once")
-            assert os.uname().nodename in str(error.value)
-            assert "dcc session list" in str(error.value)
-        assert len(_rows(tracker, CrawlingSession)) == 1
-
     @pytest.mark.both_databases
     def test_of_many_that_open_at_once_one_is_let_in(self, tracker: Engine, settings: Settings) -> None:
         together, over = threading.Barrier(6), threading.Event()

@@ -15,52 +15,31 @@ from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.documents.schema_set import SchemaSet
-from dcc.errors import ConfigurationError, DiskFullError, InternalFaultError, SourceUnreachableError
+from dcc.errors import SourceUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import EndReason, SubmissionKey
-from dcc.phases import Phase
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.archives import waiting_attempts
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.fetching import downloads
-from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.models import CrawlingSession, Reopening, XmlLog, ZipFile, ZipLog
+from dcc.tracker.models import Reopening, ZipFile, ZipLog
 from dcc.tracker.queries.submission_stories import submission_story
 from tests.session.test_bad_copies import ENCRYPTED, WITH_ONE_TWICE
 from tests.support import dying_session
-from tests.support.asking import column_in, in_reading, row_in, rows_in
+from tests.support.asking import column_in, in_reading, rows_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Fetches, Folder, Installation, experiments, md5, specimens
 from tests.support.prepared_processes import run_dying
-from tests.support.raising import raising
 from tests.support.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
-
-
-def test_an_invalid_document_fails_its_zip_and_not_its_sibling(installation: Installation, folder: Folder) -> None:
-    """The zip shows the worst of its documents."""
-    documents = specimens() | experiments()
-    documents[SPECIMENS] = submissions.damaged(documents[SPECIMENS], 'gender="', 'gender="un')
-    folder.put(KEY, documents)
-    outcome = installation.run_session().zips[KEY]
-    assert outcome.failed
-    assert installation.states() == {KEY: "xsd failed"}
-    assert dict(installation.documents()) == {
-        SPECIMENS: "xsd failed",
-        SPECIMENS.replace("specimen", "experiment"): "xsd done",
-    }
-    error = row_in(installation.tracker, select(XmlLog.line, XmlLog.col, XmlLog.message))
-    assert error.line is not None
-    assert error.col is not None
-    assert "gender" in error.message
 
 
 INNER = "H.2013-10-31.2.experiment.impc.xml"
@@ -123,28 +102,6 @@ def test_an_archive_that_is_refused_is_tried_nowhere_else(installation: Installa
     told = [reason.message for outcome in outcomes.values() for reason in outcome.reasons]
     assert sorted(logged(installation)) == sorted(told)
     assert not [path for path in installation.staged() if ".contents" in path]
-
-
-def test_a_fault_of_the_platform_costs_one_zip_and_is_said(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = "add/H.2013-10-31.2.impc.zip"
-    folder.put(KEY)
-    folder.put(other, specimens(stem="2013-10-31.2"))
-    extract = ArchiveChecker.extract
-
-    def faulty(self: ArchiveChecker, archive: Path, target: Path) -> object:
-        if archive.name == NAME:
-            raise ZeroDivisionError("oh")
-        return extract(self, archive, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(ArchiveChecker, "extract", faulty)
-        with pytest.raises(InternalFaultError, match=f"{KEY}: ZeroDivisionError"):
-            installation.run_session()
-    assert installation.states() == {KEY: "unzip running", other: "xsd done"}
-    assert installation.run_session().zips[KEY].succeeded
-    assert installation.states()[KEY] == "xsd done"
 
 
 def test_a_source_that_refuses_every_connection_is_left_alone_after_some(
@@ -301,23 +258,6 @@ def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_t
     ]
 
 
-@pytest.mark.parametrize("what", ["to fetch", "to extract"])
-def test_a_disk_too_full_fails_the_session_and_not_the_zip_and_the_next_session_goes_on(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    folder.put(KEY)
-    with monkeypatch.context() as patched:
-        if what == "to extract":
-            patched.setattr(ArchiveChecker, "extract", raising(DiskFullError("No room. Free some space.")))
-        full = installation.with_settings(min_free_bytes=1 << 60 if what == "to fetch" else 0)
-        outcome = full.run_session().zips[KEY]
-    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
-    assert not outcome.failed
-    assert installation.run_session().zips[KEY].succeeded
-    statuses = column_in(installation.tracker, select(CrawlingSession.status).order_by(CrawlingSession.id))
-    assert statuses == [int(Phase.DOWNLOAD if what == "to fetch" else Phase.XSD), 0]
-
-
 @pytest.mark.parametrize(("in_all", "state"), [(0, "zip_name done"), (1, "download failed")])
 def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
     installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch, in_all: int, state: str
@@ -345,17 +285,6 @@ def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
     states = installation.states()
     assert {states.pop(key) for key in keys[:4]} == {state}
     assert states == dict.fromkeys(keys[4:], "xsd done")
-
-
-def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
-    installation: Installation, folder: Folder
-) -> None:
-    folder.put(KEY)
-    (installation.root / "file").write_text("in the way")
-    with pytest.raises(ConfigurationError, match=r"Not a directory\. Correct DCC_STAGING"):
-        installation.with_settings(staging=installation.root / "file" / "staging").run_session()
-    assert (installation.states(), installation.attempts(KEY)) == ({KEY: "zip_name done"}, [])
-    assert installation.run_session().zips[KEY].succeeded
 
 
 def test_a_disk_full_at_the_second_source_leaves_the_bad_copy_of_the_first_undecided(
