@@ -17,26 +17,10 @@ from dcc.documents.contents import (
     ChromosomalAlteration,
     ChromosomeRegion,
     Content,
-    Dimension,
-    Experiment,
     Genotype,
-    Housing,
     Line,
-    MediaFile,
-    MediaParameter,
-    MediaSample,
-    MediaSampleParameter,
-    MediaSection,
-    Metadata,
-    OntologyParameter,
-    ParameterAssociation,
     ParentalStrain,
-    Procedure,
     RelatedSpecimen,
-    SeriesMediaParameter,
-    SeriesMediaValue,
-    SeriesParameter,
-    SeriesValue,
     SimpleParameter,
     Specimen,
     SpecimenKind,
@@ -119,71 +103,6 @@ def test_every_value_of_a_specimen_document_is_in_its_place(place: Path) -> None
     embryo = element(Specimen, **said)
     blocks = Block(3, 1, "J", None, None), Block(16, 2, "H", None, None)
     assert read(content, place, SPECIMEN) == [blocks[0], mouse, blocks[1], embryo]
-
-
-def test_every_value_of_an_experiment_document_is_in_its_place(place: Path) -> None:
-    metadata = '<procedureMetadata parameterID="m" sequenceID="+1"><parameterStatus>s</parameterStatus><value>v</value>'
-    association = '<parameterAssociation parameterID="a" sequenceID="2" link="al"><dim id="i" origin="o" unit="u"> .50 '
-    content = f"""{ROOT}{CENTRE}
-<housing fromLIMS=" true " lastUpdated="2013-01-02"><procedure procedureID="h"/></housing>
-<line colonyID="c" sequenceID=" 1 "><procedure procedureID="l"/><statusCode>x</statusCode><statusCode/></line>
-<experiment experimentID="e" dateOfExperiment="2013-02-28+01:00" sequenceID="q">
-<specimenID>s1</specimenID><specimenID>s2</specimenID><procedure procedureID="p">
-<simpleParameter parameterID="sp" sequenceID=" 12345678901234567890 " unit="g"><value>1</value></simpleParameter>
-<ontologyParameter parameterID="op" sequenceID="3"><term>t1</term><term>t2</term></ontologyParameter>
-<seriesParameter parameterID="se" sequenceID="4" unit="mm">
-<value incrementValue="0" incrementStatus="is">7</value><parameterStatus>ses</parameterStatus></seriesParameter>
-<mediaParameter parameterID="mp" URI="mu" fileType="mf" link="ml"><parameterStatus>ms</parameterStatus>
-{association}</dim></parameterAssociation>
-{metadata}</procedureMetadata></mediaParameter>
-<mediaSampleParameter parameterID="msp"><mediaSample localId="1">
-<mediaSection localId="2">
-<mediaFile localId="3" URI="fu" fileType="ff" link="fl">
-{metadata}</procedureMetadata>
-{association}</dim></parameterAssociation>
-</mediaFile></mediaSection></mediaSample><parameterStatus>mss</parameterStatus></mediaSampleParameter>
-<seriesMediaParameter parameterID="smp"><value incrementValue="9" URI="vu" fileType="vf" link="vl">
-{association}</dim></parameterAssociation>
-{metadata}</procedureMetadata>
-</value><parameterStatus>sms</parameterStatus>
-{metadata}</procedureMetadata></seriesMediaParameter>
-{metadata}</procedureMetadata>
-</procedure><statusCode date="2013-03-01">es</statusCode></experiment>{END}"""
-
-    def md(line: int) -> tuple[Metadata, ...]:
-        return (Metadata(line, "m", "+1", status="s", value="v"),)
-
-    def associated(line: int) -> tuple[ParameterAssociation, ...]:
-        return (ParameterAssociation(line, "a", "2", "al", (Dimension(line, "i", "o", "u", ".50"),)),)
-
-    nothing: tuple[()] = ()
-    file = MediaFile(15, "3", "fu", "ff", "fl", md(16), associated(17))
-    procedure = Procedure(
-        5,
-        "p",
-        simple=(SimpleParameter(6, "sp", "12345678901234567890", "g", value="1", status=None),),
-        ontology=(OntologyParameter(7, "op", "3", ("t1", "t2"), None),),
-        series=(SeriesParameter(8, "se", "4", "mm", (SeriesValue(9, "0", "is", "7"),), "ses"),),
-        media=(MediaParameter(10, "mp", "mu", "mf", "ml", "ms", associated(11), md(12)),),
-        media_samples=(
-            MediaSampleParameter(13, "msp", (MediaSample(13, "1", (MediaSection(14, "2", (file,)),)),), "mss"),
-        ),
-        series_media=(
-            SeriesMediaParameter(
-                19, "smp", (SeriesMediaValue(19, "9", "vu", "vf", "vl", associated(20), md(21)),), "sms", md(23)
-            ),
-        ),
-        metadata=md(24),
-    )
-    codes = (StatusCode(3, None, "x"), StatusCode(3, None, ""))
-    assert read(content, place) == [
-        Block(1, 1, "J", pipeline="IMPC_001", project="JAX"),
-        Housing(2, 1, from_lims="true", last_updated="2013-01-02", procedure=Procedure(2, "h", *[nothing] * 7)),
-        Line(3, 2, "c", " 1 ", Procedure(3, "l", *[nothing] * 7), codes),
-        Experiment(
-            *(4, 3, "e", "2013-02-28+01:00", "q", ("s1", "s2"), procedure, (StatusCode(25, "2013-03-01", "es"),)),
-        ),
-    ]
 
 
 def test_what_is_empty_differs_from_what_is_absent(place: Path) -> None:

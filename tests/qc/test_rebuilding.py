@@ -1,6 +1,5 @@
 """Nothing that a valid document says is lost on the way to typed objects and back."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from dcc.documents.validation import validate_document
 from dcc.naming import DocumentKind
 from tests.support.canonical_documents import canonical, write_document
 from tests.support.integrity_cases import experiment, procedure
-from tests.support.strategies_documents import KINDS, Document, full_document, valid_documents, valid_procedures
+from tests.support.strategies_documents import Document, valid_documents, valid_procedures
 from tests.support.trials import trials
 
 SCHEMAS = SchemaSet.load(None)
@@ -60,33 +59,6 @@ def assert_equivalent(content: bytes, kind: DocumentKind, place: Path) -> Any:
 @given(document=st.one_of(valid_documents(), valid_procedures()))
 def test_any_valid_document_is_rebuilt(document: Document, place: Path) -> None:
     assert_equivalent(document.render()[0], document.kind, place)
-
-
-def lesser(document: Document) -> Iterator[tuple[str, bytes]]:
-    """Without one of its optional attributes or children at a time: what the document lacks, and its text."""
-    for element in list(document.root.walk()):
-        kind, attributes, children = KINDS[element.kind], dict(element.attributes), list(element.children)
-        for name, (_, required) in kind.attributes.items():
-            if not required:
-                element.attributes.pop(name)
-                yield f"{element.name}/@{name}", document.render()[0]
-                element.attributes = dict(attributes)
-        least = {name: (1 if kind.any_order else low) for name, _, low, _ in kind.children}
-        for number, child in enumerate(children):
-            if sum(other.name == child.name for other in children) > least[child.name]:
-                element.children.pop(number)
-                yield f"{element.name}/{child.name}", document.render()[0]
-                element.children = list(children)
-
-
-@pytest.mark.parametrize("kind", DocumentKind)
-def test_every_attribute_and_element_that_may_be_left_out_makes_a_difference(kind: DocumentKind, place: Path) -> None:
-    document = full_document(kind, most=1)
-    everything = without_lines(tuple(read(document.render()[0], kind, place)))
-    lacking = list(lesser(document))
-    assert len(lacking) > {DocumentKind.SPECIMEN: 15, DocumentKind.EXPERIMENT: 100}[kind]
-    for what, content in lacking:
-        assert assert_equivalent(content, kind, place) != everything, what
 
 
 @settings(max_examples=trials(200))
