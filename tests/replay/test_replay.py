@@ -223,7 +223,7 @@ def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_n
             "The module broken, proposed as dcc.rules, cannot .*: SyntaxError",
         ),
         (ReplayProposal(rules=f"{tmp_path}/empty.py"), "The module empty registers no rule"),
-        (ReplayProposal(tmp_path / "nowhere"), "No folder"),
+        (ReplayProposal(tmp_path / "nowhere"), "does not exist"),
         (ReplayProposal(tmp_path), "cannot be used|not well-formed|specimen_definition"),
         (ReplayProposal(reference={"mice": "x"}), "No set of reference data 'mice' exists"),
         (ReplayProposal(reference={"colonies": f"{tmp_path}/none.csv"}), "none.csv"),

@@ -13,7 +13,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.sentences import document_notes
 from dcc.session.data.document_plans import plan_submission
-from dcc.session.data.uploading import Uploader
+from dcc.session.data.upload_phase import Uploader
 from dcc.tracker import progress
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.queries.submission_filters import SubmissionFilter

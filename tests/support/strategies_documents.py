@@ -285,10 +285,10 @@ def valid_procedures(draw: st.DrawFn) -> Document:
     return Document(DocumentKind.EXPERIMENT, root)
 
 
-def full_document(kind: DocumentKind) -> Document:
-    """A document that says all that its kind can: each attribute, each child up to twice, no two alike."""
+def full_document(kind: DocumentKind, most: int = 2) -> Document:
+    """A document that says all that its kind can: each attribute, each child up to `most` times, no two alike."""
     types = {DocumentKind.SPECIMEN: "specimens", DocumentKind.EXPERIMENT: "procedures"}
-    return Document(kind, _full_element(ROOTS[kind], types[kind], itertools.count(1)))
+    return Document(kind, _full_element(ROOTS[kind], types[kind], itertools.count(1), most))
 
 
 _TYPED_EXAMPLES = {
@@ -301,7 +301,7 @@ _TYPED_EXAMPLES = {
 }
 
 
-def _full_element(name: str, kind_name: str, numbers: Iterator[int]) -> Element:
+def _full_element(name: str, kind_name: str, numbers: Iterator[int], most: int) -> Element:
     kind = KINDS[kind_name]
 
     def value(type_name: str) -> str:
@@ -311,9 +311,9 @@ def _full_element(name: str, kind_name: str, numbers: Iterator[int]) -> Element:
 
     attributes = {key: value(type_name) for key, (type_name, _) in kind.attributes.items()}
     children = [
-        _full_element(child, child_kind, numbers)
+        _full_element(child, child_kind, numbers, most)
         for child, child_kind, _, limit in kind.children
-        for _ in range(min(2, limit or 2))
+        for _ in range(min(most, limit or most))
     ]
     return Element(name, kind_name, attributes, children, value(kind.text) if kind.text else None)
 

@@ -93,10 +93,12 @@ _SECONDARY: Final = ("size_differs", "taken_anew")
 """What says less of an archive than how it ended."""
 
 
-def skipped_entries(connection: Connection, source_id: int, *, due: CrawlDue | None = None) -> list[SkippedEntry]:
+def skipped_entries(
+    connection: Connection, source_id: int, *, limit: int = MOST, due: CrawlDue | None = None
+) -> list[SkippedEntry]:
     """What kept archives of a file source from being taken, what concerns all of it first.
 
-    `due` says whether, and when, it is crawled. At most `MOST` archives with a reason of their own. Raises
+    `due` says whether, and when, it is crawled. At most `limit` archives with a reason of their own. Raises
     NotFoundError.
     """
     (source,) = list_sources(connection, [source_id])
@@ -114,18 +116,18 @@ def skipped_entries(connection: Connection, source_id: int, *, due: CrawlDue | N
         for finding in latest_findings(connection, sources=[source_id])
         if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading)
     )
-    for finding in islice(found, MOST):
+    for finding in islice(found, limit):
         why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
         entry, said = printable_detail(finding.file_name), finding.public
         skipped = SkippedEntry(entry, why, acts, said, for_wranglers=finding.said, za_id=finding.za_id)
         noticed[finding.kind in _SECONDARY].append(skipped)
-    first = [*_failed(connection, source_id), *map(_of_foreign_archive, unfetched[:MOST]), *noticed[False]]
+    first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, unfetched[:limit]), *noticed[False]]
     named: dict[str | None, SkippedEntry] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
     apart = {*(archive.za_id for archive in unfetched), *uploading, *ids}
-    beside: dict[str, int] = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[MOST:])}
+    beside: dict[str, int] = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[limit:])}
     # From a source that was listed not long ago, archives are fetched.
     left_alone = any(why_not_crawled(source, None if due is None or due.may_be_used else due))
     counted = _counted(connection, source_id, crawl, beside, apart, left_alone=left_alone)
@@ -215,7 +217,7 @@ _NOT_DUE: Final = {
 }
 
 
-def _failed(connection: Connection, source_id: int) -> Iterator[SkippedEntry]:
+def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[SkippedEntry]:
     """The archives that failed, with what stopped them as a whole."""
     query = _hosted(
         source_id, ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, is_acknowledged()
@@ -223,7 +225,7 @@ def _failed(connection: Connection, source_id: int) -> Iterator[SkippedEntry]:
     query = query.where(ZipAction.status_id == Status.FAILED).order_by(ZipFile.file_name, ZipAction.todo_id)
     failed = {
         SubmissionKey(action, name): (za_id, phase, settled)
-        for za_id, action, name, phase, settled in connection.execute(query.limit(MOST))
+        for za_id, action, name, phase, settled in connection.execute(query.limit(limit))
     }
     scope = Scope(zips=list(failed))
     logs = (LogFacts(connection, scope, log) for log in (ZipLog, ZipActionLog))
