@@ -101,6 +101,8 @@ def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> N
     elsewhere = bare_dcc.root / "etc" / "dcc.toml"
     assert f"DCC_CONFIG={elsewhere}" in bare_dcc("settings", "--write", elsewhere).stdout
     assert f'\nhome = "{home}"' in elsewhere.read_text("utf-8")
+    below_a_file = elsewhere / "dcc.toml"
+    assert f"{below_a_file} cannot be written" in bare_dcc.error("settings", "--write", below_a_file, exit_code=2)
     bare_dcc.environment |= {"DCC_CONFIG": str(elsewhere), "DCC_DOWNLOADERS": ""}
     assert bare_dcc("settings").stdout.count("(file)") >= 2
     elsewhere.chmod(0o644)

@@ -14,13 +14,14 @@ from typing import Any, Final
 import click
 
 from dcc.cli.demo.submissions import PROJECTS, archive, damaged, experiment_document, specimen_document
-from dcc.cli.shell.context import json_option, writing_file
+from dcc.cli.shell.context import json_option, writing_errors
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_result, printable
 from dcc.converters.base import form_of
 from dcc.documents.contents import Block, Content, Experiment, Specimen
 from dcc.errors import ConfigurationError
 from dcc.naming import DocumentKind
+from dcc.runtime.private_files import replacement_file
 
 _ANIMALS = 24
 _MORE = 6
@@ -185,7 +186,8 @@ def example(directory: Path, kind: str, centre: str, suffix: str) -> None:
     path = directory / key
     if os.path.lexists(path):
         raise ConfigurationError(f"{path} is there already. Name another directory, or another --kind.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with writing_file(path) as part:
-        part.write_bytes(content)
+    with writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacement_file(path) as part:
+            part.write_bytes(content)
     echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.")

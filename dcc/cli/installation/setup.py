@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import get_completion_class
 
-from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_file
+from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_errors
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable, wants_json
 from dcc.configuration_file import NAME, VARIABLE, configuration_path
 from dcc.errors import ConfigurationError
-from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory
+from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory, replacement_file
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -212,10 +212,11 @@ def _write_settings(settings: Settings, target: str) -> None:
     given = configured_settings(os.environ)
     usual = configuration_path(os.environ)
     path = Path(target).expanduser().absolute() if target or usual is None else usual
-    kept = keep_earlier(path) if path.exists() else None
-    make_directory(path.parent)
-    with writing_file(path, PRIVATE_FILE) as part:
-        part.write_text(configuration_text(given, settings, path), "utf-8")
+    with writing_errors(path):
+        kept = keep_earlier(path) if path.exists() else None
+        make_directory(path.parent)
+        with replacement_file(path, PRIVATE_FILE) as part:
+            part.write_text(configuration_text(given, settings, path), "utf-8")
     if wants_json():
         written = sorted({**given.of_file, **given.environment})
         echo_json({"path": str(path), "written": written, "kept": None if kept is None else str(kept)})

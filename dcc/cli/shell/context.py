@@ -203,9 +203,15 @@ def writing_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
 
     Raises ConfigurationError if it cannot be written. What was there is then as before.
     """
+    with writing_errors(path), replacement_file(path, mode) as part:
+        yield part
+
+
+@contextmanager
+def writing_errors(path: Path) -> Iterator[None]:
+    """Raise ConfigurationError if a file that a person named, or its folder, cannot be written in the block."""
     try:
-        with replacement_file(path, mode) as part:
-            yield part
+        yield
     except OSError as error:
         raise ConfigurationError(
             f"{path} cannot be written: {error.strerror or error}. See to its directory, its permissions and its disk, "

@@ -89,8 +89,8 @@ class Judgement:
     """The result of judging a document.
 
     `failed`: an error or fatal finding counts, including those of its upload. `findings` are the active recorded ones,
-    those of the upload first. `counts` counts active findings by rule and severity,
-    including unrecorded ones. `cleared` is the number of findings of earlier judgements that are gone now.
+    those of the upload first. `counts` counts active findings by rule and severity, including unrecorded ones.
+    `cleared` is the number of findings of earlier judgements that are gone now.
     """
 
     failed: bool
