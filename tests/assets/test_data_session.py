@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 import pytest
 from dagster import DagsterRunStatus
 
-from dcc.data_outcomes import DataOutcome
+from dcc.data_outcomes import DataOutcome, SubmissionData
 from dcc.phases import Phase
 from dcc.session.session_request import Listeners, SessionRequest
 from dcc.settings import load_settings
@@ -81,6 +81,19 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(sho
     assert evaluation.metadata["phase"].value == Phase.DATA.short_name
     stored = column_in(shown.data.qc, "SELECT message FROM finding WHERE is_active")
     assert {finding["message"] for finding in findings} == set(stored)
+
+
+def test_a_failing_check_turns_green_when_its_cause_goes(shown: Shown) -> None:
+    """E4 heals when the specimen arrives, without anyone submitting again."""
+    assert shown.dagster.checks(EXPERIMENT_CHECK) == {GOOD: "passed", ORPHANS: "failed"}
+    shown.data.put(ARRIVAL, specimens("2013-10-31.3", first=11))
+    heard = run(shown.data, shown.dagster)
+    told = [(str(one.key), one.reached) for one in heard if isinstance(one, SubmissionData)]
+    assert [reached for key, reached in told if key == ARRIVAL] == [phase for phase in Phase if phase >= Phase.UPLOAD]
+    assert shown.data.states()[ORPHANS] == "qc pending"
+    assert shown.dagster.checks(EXPERIMENT_CHECK) == dict.fromkeys((GOOD, ORPHANS, ARRIVAL), "passed")
+    assert ORPHANS in shown.dagster.materialised("data_integrity")
+    assert ORPHANS in shown.dagster.materialised("qc")
 
 
 def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(

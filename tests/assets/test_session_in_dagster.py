@@ -4,7 +4,7 @@ import pytest
 from dagster import DagsterRunStatus
 from sqlalchemy import select
 
-from dcc.errors import ConfigurationError, SessionLostError, TrackerUnreachableError
+from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
 from dcc.phases import Phase
 from dcc.session.session_request import Listeners
 from dcc.session.sessions import Session
@@ -12,6 +12,7 @@ from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
+from dcc_dagster.event_recorder import EventRecorder
 from tests.support.asking import row_in, rows_in
 from tests.support.dagster_instances import Dagster, Heard
 from tests.support.installations import Installation, experiments, specimens
@@ -115,6 +116,25 @@ def _failed_checks_name_the_zip_the_documents_and_the_lines(dagster: Dagster, he
     assert "does not follow" in dagster.evaluation(ZIP_NAME, BAD_NAME).description
 
 
+def test_a_zip_that_is_right_again_turns_its_check_green(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
+    """By the next session, which takes it because it has changed."""
+    folder = installation.add_folder()
+    folder.put(INVALID, invalid_documents())
+    run(installation, dagster, heard)
+    assert dagster.checks(XSD) == {INVALID: "failed"}
+
+    folder.put(INVALID, specimens(stem="2013-10-31.3"), modified=1_500_000_000)
+    run(installation, dagster, heard)
+
+    assert installation.states() == {INVALID: "xsd done"}
+    assert dagster.checks(XSD) == {INVALID: "passed"}
+    assert dagster.materialised("validated_documents") == {INVALID}
+    target = dagster.evaluation(XSD, INVALID).target_materialization_data
+    assert target.run_id == dagster.instance.get_runs()[0].run_id
+
+
 @pytest.mark.parametrize("error", [SessionLostError, TrackerUnreachableError])
 def test_what_the_work_raises_reaches_the_caller_as_it_was(
     installation: Installation,
@@ -130,3 +150,14 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
         run(installation, dagster, heard)
     assert dagster.statuses() == [DagsterRunStatus.FAILURE]
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_work_is_done_when_dagster_cannot_store_events(
+    installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EventRecorder, "_write", raising(OSError("no space left on device")))
+    put_all_kinds(installation)
+    with pytest.raises(DagsterStorageError, match=r"no space left.*dcc instance rebuild"):
+        run(installation, dagster, heard)
+    assert installation.states()[GOOD] == "xsd done"
+    assert set(heard.by_zip) == set(ALL) - {BAD_NAME}

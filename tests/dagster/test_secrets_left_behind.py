@@ -1,8 +1,8 @@
 """Whatever a session leaves behind anywhere, no secret is in it: it runs as a process, at the most talkative.
 
-Logins that work, are refused and are repeated by the server, over every protocol; a mail server and one of reference
-data that repeat what they were sent; databases with a password. Then every file, every table, every output and
-Dagster's answers are looked through.
+Logins that work, are refused and are repeated by the server, over every protocol; a mail server that repeats what it
+was sent; databases with a password. Then every file, every table, every output and Dagster's answers are looked
+through.
 """
 
 import base64
@@ -52,7 +52,7 @@ SECRETS = {
     "the password of the mail server": "mail p@ss/word",
     "the key of the webhook": "sign&key/0815 x",
     "the address of the webhook": "T0K3N-in-the-path",
-    "a token of reference data": "r3gistry+t0ken/of=ours",
+    "a password of IMPReSS": "none that is ever read",
 }
 IN_TRACKER = "kept in the tracker as it is"
 """A password for which the column `accesskey` is made."""
@@ -88,8 +88,8 @@ ARGUMENTS = {
     "validate": f"{{staging}}/{GOOD}",
     "upgrade": "--check",
 }
-EXIT_CODES = {"source test": 4, "archive list": 1, "reference list": 1, "data plan": 2, "qc plot": 2, "doctor": 4}
-"""Of commands that end otherwise than with 0: logins fail, reference data is missing, and an archive is bad."""
+EXIT_CODES = {"source test": 4, "archive list": 1, "data plan": 2, "qc plot": 2, "doctor": 4}
+"""Of commands that end otherwise than with 0: logins fail, an archive is bad, and the other is through."""
 INSTANCE = """{
   instance { info runLauncher { name } daemonHealth { allDaemonStatuses { daemonType } }
              concurrencyLimits { concurrencyKey } }
@@ -120,12 +120,6 @@ def rude_mail_server(heard: list[str]) -> Talk:
                 client.sendall(b"250-mail\r\n250 AUTH PLAIN\r\n" if words[0].upper() == "EHLO" else b"250 ok\r\n")
 
     return talk
-
-
-def rude_registry(client: socket.socket) -> None:
-    """Lets nobody have reference data, and says what it was asked: in the status line too."""
-    asked = client.recv(4096).split(maxsplit=2)[1].decode()
-    client.sendall(f"HTTP/1.1 403 No to {asked}\r\nContent-Length: {len(asked)}\r\n\r\n{asked}".encode())
 
 
 @dataclass
@@ -172,7 +166,7 @@ def session(
     by_password, rude = password_sftp_server(), faulty_ftp_server(refuse_login=True, repeat_password=True)
     web = WebServer(sftp_server.root, password=SECRETS["a password of a web server"], certificate=authority.issue())
     heard: list[str] = []
-    with web, serving(rude_mail_server(heard)) as (mail, _), serving(rude_registry) as (registry, _):
+    with web, serving(rude_mail_server(heard)) as (mail, _):
         site = Share(sftp_server.root, SourceProtocol.HTTPS, web.hostname, username=web.username)
         for number, (share, accesskey) in enumerate(
             (
@@ -190,8 +184,6 @@ def session(
             # No two are the same place.
             register(installation, share, accesskey=SecretStr(accesskey), base_path=share.base_path + "/." * number)
         environment = talkative_environment(installation, qc_url, dagster_url, tmp_path, authority, mail)
-        token = quote(SECRETS["a token of reference data"], safe="")
-        environment["DCC_REFERENCE_COLONIES"] = f"http://{registry}/colonies.csv?token={token}"
         yield Session(installation, environment, Left())
         assert heard
 
@@ -274,8 +266,6 @@ def test_no_secret_is_in_anything_that_a_session_leaves_behind(
     wanted = {"file log", "file session-000001.txt", "dcc settings", "dcc source list", "dcc doctor", "dcc metrics"}
     assert wanted <= left.texts.keys()
     assert {*left.places_of(BAD.removeprefix("add/"))} >= {"file log", "dcc zips", "file session-000001.txt"}
-    assert all(b"403" in left.texts[where] for where in ("dcc reference list", "file log"))
-    assert b"colonies.csv?***" in left.texts["dcc settings"]
     crawls = left.texts[next(where for where in left.texts if where.startswith("table source_crawl"))].decode()
     assert crawls.count("Check the user name and password") >= 5
     for secret in [*SECRETS.values(), OF_DATABASES, "correct horse battery staple", IN_TRACKER]:

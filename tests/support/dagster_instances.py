@@ -10,7 +10,6 @@ import pytest
 from dagster import (
     AssetCheckKey,
     AssetKey,
-    AssetMaterialization,
     AssetRecordsFilter,
     DagsterInstance,
     DagsterRunStatus,
@@ -67,18 +66,14 @@ class Dagster:
     def materialised(self, asset: str) -> set[str]:
         return self.instance.get_materialized_partitions(AssetKey(asset))
 
-    def materialisation(self, asset: str, partition: str) -> AssetMaterialization:
-        """The newest materialisation of a partition of an asset."""
+    def metadata(self, asset: str, partition: str) -> dict[str, Any]:
+        """The metadata of the newest materialisation of a partition of an asset, as plain values."""
         wanted = AssetRecordsFilter(AssetKey(asset), asset_partitions=[partition])
         (record,) = self.instance.fetch_materializations(wanted, limit=1).records
         assert record.asset_materialization is not None
-        return record.asset_materialization
-
-    def metadata(self, asset: str, partition: str) -> dict[str, Any]:
-        """The metadata of that materialisation, as plain values."""
         return {
             name: [dict(row.data) for row in value.records] if hasattr(value, "records") else value.value
-            for name, value in self.materialisation(asset, partition).metadata.items()
+            for name, value in record.asset_materialization.metadata.items()
         }
 
     def facts(self, *assets: str) -> dict[tuple[str, str], dict[str, Any]]:
