@@ -15,7 +15,7 @@ from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import open_tracker
-from dcc.tracker.register.centres import NewCentre, add_centre
+from dcc.tracker.register.centres import CentreDetails, add_centre
 from dcc.tracker.register.file_sources import add_source
 
 
@@ -48,5 +48,5 @@ def make_installation(
         init_database(qc)
         with writing(tracker) as connection:
             for source in sources:
-                add_centre(connection, NewCentre(source.centre, full_name=f"Centre {source.centre}"))
+                add_centre(connection, CentreDetails(source.centre, full_name=f"Centre {source.centre}"))
                 add_source(connection, source, keys)

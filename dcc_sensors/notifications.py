@@ -25,8 +25,7 @@ from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import FORESTALLED_TAG, SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
 from dcc_dagster.partition_events import PartitionReport, latest_evaluations
-from dcc_resources.databases import TrackerResource
-from dcc_resources.services import MailResource, WebhookResource
+from dcc_resources.session import SessionResource
 
 _PATIENCE_SECONDS: Final = 20.0
 """Seconds to wait for a tracker that restarts: Dagster gives a sensor a minute."""
@@ -43,15 +42,13 @@ _OVER: Final = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Notifies people of runs and checks that fail, and sends unsent mails of sessions (DCC_NOTIFY_...).",
 )
-def notifications(
-    context: dg.SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
-) -> dg.SkipReason:
+def notifications(context: dg.SensorEvaluationContext, session: SessionResource) -> dg.SkipReason:
     """Send the due notifications; requests no run."""
-    settings = tracker.settings_with(mail, webhook)
+    settings = session.session_settings()
     if not notifies(settings):
         return dg.SkipReason("Notifications are off. Set DCC_NOTIFY_... to turn them on.")
     try:
-        engine = tracker.ready(patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
+        engine = session.tracker.ready(patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
         notified = notify_due(engine, settings, [*_runs(context.instance), *_checks(context.instance)])
     except TrackerUnreachableError as error:
         return dg.SkipReason(" ".join([str(error), *notify_tracker_outage(settings, error)]))
@@ -122,16 +119,14 @@ def _label_of_check(check: str, thing: str) -> Message:
         "people of failures (DCC_NOTIFY_...)."
     ),
 )
-def overdue(
-    context: dg.SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
-) -> dg.SkipReason:
+def overdue(context: dg.SensorEvaluationContext, session: SessionResource) -> dg.SkipReason:
     """Show changes of overdue work, in a run of that job which begins at once, and notify people.
 
     They hear once of each check that fails, and again when it passes; centres are reminded of their failed archives.
     """
-    settings = tracker.settings_with(mail, webhook)
+    settings = session.session_settings()
     try:
-        engine = tracker.ready(patience_seconds=0)
+        engine = session.tracker.ready(patience_seconds=0)
         show_overdue(context.instance, engine, settings)
         states = map(_state, read_overdue(engine, settings))
         notified = notify_due(engine, settings, states, ends_others_of=SubjectKind.OVERDUE, remind_at=utc_now())

@@ -33,6 +33,19 @@ def test_the_pages_for_operators_together_are_short() -> None:
     assert excess <= 0, f"Shorten sentences by {excess} words, in docs/operations.md or a page of docs/operations."
 
 
+def test_what_the_guide_to_changes_names_exists() -> None:
+    """A function or table that is renamed is renamed there."""
+    folders = [*ROOT.glob("dcc*/"), ROOT / "tests", ROOT / "deploy", ROOT / "docs"]
+    files = [*ROOT.glob("*.*"), *(path for folder in folders for path in folder.rglob("*.*") if path.is_file())]
+    known = {path.name for path in files}
+    sources = " ".join(path.read_text("utf-8") for path in files if path.suffix in (".py", ".html"))
+    guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    cells = " ".join(re.findall(r"^ *\|.*\|$", guide, re.MULTILINE))
+    named = set(re.findall(r"`(\w+(?:\.(?:py|md|html|txt|yaml|json))?)`", cells))
+    assert len(named) > 100
+    assert [name for name in named if name not in known and name not in sources] == []
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

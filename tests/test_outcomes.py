@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from itertools import product
+from typing import get_args
 
 from dagster._core.definitions.partitions.utils.base import raise_error_on_invalid_partition_key_substring
 from hypothesis import example, given
@@ -9,8 +10,18 @@ from hypothesis import strategies as st
 
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey, SubmissionOutcome
-from dcc.phases import Phase, Status
+from dcc.phases import LastPhase, Phase, Status
+from dcc.reports.submissions.collecting import DOCUMENT_PHASES
+from dcc.reports.submissions.labels import PHASE_LABELS, PHASE_MEANINGS
 from dcc.tracker.archive_names import stored_name
+
+
+def test_every_phase_has_its_words_and_sessions_may_end_with_it() -> None:
+    names = [phase.short_name for phase in Phase if phase >= Phase.XSD]
+    assert [*get_args(LastPhase)] == ["zip_name", *names], "Correct KeptPhase in dcc/phases.py."
+    lacking = {*Phase} - PHASE_LABELS.keys() | {*DOCUMENT_PHASES} - PHASE_MEANINGS.keys()
+    assert not lacking, f"Give {lacking} its words in dcc/reports/submissions/labels.py."
+
 
 _keys = st.builds(SubmissionKey, st.sampled_from(Action), st.text(min_size=1, max_size=140))
 

@@ -162,8 +162,8 @@ class _Joined:
         own = self.measurement.c
         colony = func.coalesce(LINE.c.colony_id, SPECIMEN.c.colony_id)
         self.columns: dict[str, ColumnElement[Any]] = {
+            **{name: SPECIMEN.c[name] for name in SCHEMA.names if name in SPECIMEN.c},
             **{name: own[name] for name in SCHEMA.names if name in own},
-            **{name: SPECIMEN.c[name] for name in ("strain_id", "is_baseline", "gender", "zygosity", "dob")},
             "colony_id": colony,
             "genotype": case((SPECIMEN.c.is_baseline == 1, BASELINE), else_=colony),
             "experiment_sequence_id": EXPERIMENT.c.sequence_id,

@@ -110,4 +110,4 @@ OTHERS: Final[Mapping[str, CheckTexts]] = {
 
 def check_named(name: str) -> CheckTexts:
     """The texts of a check: of a phase, a group of rules, or another. Raises KeyError."""
-    return OTHERS.get(name) or OF_GROUPS.get(name) or OF_PHASES[Phase[name.upper()]]
+    return {**OTHERS, **OF_GROUPS, **{phase.short_name: texts for phase, texts in OF_PHASES.items()}}[name]

@@ -60,8 +60,8 @@ class Lookups(Protocol):
 class DocumentContext:
     """The document that is checked and what it is checked against.
 
-    `centre` is that of its file name, `today` the day of the check in UTC. `lookups` is None where no other document is
-    known. `origin` is what it was converted from, None where it was submitted as it is.
+    `centre` is that of its file name, empty if it tells none, `today` the day of the check in UTC. `lookups` is None
+    where no other document is known. `origin` is what it was converted from, None where it was submitted as it is.
     """
 
     action: Action

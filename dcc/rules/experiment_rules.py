@@ -190,7 +190,7 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
 )
 def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault]:
     """A centreID is the centre of the document's file name."""
-    if block.centre != at.document.centre:
+    if at.document.centre and block.centre != at.document.centre:
         yield fault(block.line, block.centre, centre=at.document.centre)
 
 

@@ -145,8 +145,6 @@ class Judge:
         kind = None if draft.errors else self._schemas.kind_of_file(path)
         if kind is None:
             return
-        # Without a name that has the centre, none can be compared with it.
-        without = ABOUT_SPECIMENS if name is not None else ABOUT_SPECIMENS | {"X5"}
         key = SubmissionKey(action, path.name if archive is None else archive.name)
         # One without a proper name comes last of its kind.
         name = name or DocumentName(path.name, "", date.max, 0, kind)
@@ -161,7 +159,7 @@ class Judge:
             if rows is not None:
                 contents = _written(contents, rows)
             if action is not Action.DELETE:
-                found = check_contents(contents, self._context(document), without, self._accepted)
+                found = check_contents(contents, self._context(document), ABOUT_SPECIMENS, self._accepted)
                 draft.add(map(_problem_of, _noting(found, document.refused)), self._max_problems)
             if rows is not None:
                 self._documents.append(self._finished(document, path, contents, rows))

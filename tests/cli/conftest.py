@@ -218,7 +218,7 @@ def shared_dcc(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest
 def _with_centres(dcc: Dcc) -> Dcc:
     with closing_all(_open_tracker(dcc.environment)) as tracker, writing(tracker) as connection:
         for code in ("H", "J"):
-            centres.add_centre(connection, centres.NewCentre(code))
+            centres.add_centre(connection, centres.CentreDetails(code))
     return dcc
 
 

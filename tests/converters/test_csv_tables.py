@@ -1,5 +1,6 @@
 """CSV tables become the documents that say the same, and what is wrong with a table is told by row and column."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from sqlalchemy import create_engine
 
 from dcc.cli.demo.examples import table_of
 from dcc.cli.demo.submissions import experiment_document, specimen_document
-from dcc.converters.base import SubmittedFile, element
+from dcc.converters.base import SubmittedFile, element, form_of
 from dcc.converters.conversion import convert_file
 from dcc.converters.csv_tables import CsvTables
 from dcc.documents.contents import Content
@@ -208,6 +209,15 @@ def test_what_is_wrong_with_a_table_is_told_by_row_and_column(tmp_path: Path, ca
         assert said in problem.message
         place = f"{kind}s.csv, row {row}" + (f", column {column}" if column else "")
         assert problem.message.endswith(f"See {place}.")
+
+
+def test_the_page_about_tables_names_every_attribute() -> None:
+    animals = [form_of(SPECIMEN, kind) for kind in ("mouse", "embryo")]
+    forms = [*animals, *(form_of(EXPERIMENT, path) for path in ("", "experiment", "experiment/procedure"))]
+    forms += [child.form for child in animals[0].parts if child.many]
+    named = re.findall(r"\w+", (Path(__file__).parents[2] / "docs" / "csv.md").read_text("utf-8"))
+    forgotten = {attribute.name for form in forms for attribute in form.attributes} - {"", *named}
+    assert not forgotten, f"Name {forgotten} in docs/csv.md."
 
 
 def test_a_header_of_unknown_columns_takes_no_time(tmp_path: Path) -> None:

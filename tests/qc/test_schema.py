@@ -29,6 +29,14 @@ VIEWS = {"current_specimen", "current_experiment", "current_measurement", "curre
 VIEWS |= {"overview_strain", "overview_measurement", "overview_comparison"}
 
 
+def test_the_views_for_analysts_have_every_column(qc_database: Engine) -> None:
+    inner = {"block_id", "position", "is_current", "validity"}
+    for view in (name for name in VIEWS if name.startswith("current_")):
+        shown = {column["name"] for column in inspect(qc_database).get_columns(view)}
+        lacking = set(QcBase.metadata.tables[view.removeprefix("current_")].columns.keys()) - shown - inner
+        assert not lacking, f"Add {lacking} to {view} in dcc/qc/models/views.py."
+
+
 def test_there_is_one_lock_for_all_centres(qc_database: Engine) -> None:
     init_database(qc_database)
     assert rows_in(qc_database, "SELECT id, holder FROM upload_lock") == [(1, None)]

@@ -1,5 +1,6 @@
 """Resources in runs of this process: what is changed for a run counts there alone, and no secret is shown."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,12 @@ def silent_sources(installation: Installation, monkeypatch: pytest.MonkeyPatch) 
 def test_each_protocol_of_the_platform_has_a_resource() -> None:
     kinds = [protocol for resource in SOURCES for protocol in resource.protocols]
     assert sorted(kinds) == sorted(SourceProtocol), "Correct SOURCES in dcc_resources/code_location.py."
+
+
+def test_each_protocol_of_the_platform_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations" / "sources.md").read_text("utf-8")
+    told = re.findall(r"`(\w+)`", page.partition("- **Protocols**")[2].partition("\n")[0])
+    assert sorted(told) == sorted(SourceProtocol), "Correct the protocols in docs/operations/sources.md."
 
 
 def test_each_set_of_reference_data_has_a_field() -> None:

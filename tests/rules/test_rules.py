@@ -378,6 +378,7 @@ breaks("X4", "another centre", mutant(phenotyping_centre="J", production_centre=
 edge("X4", "produced elsewhere", mutant(production_centre="J", colony_id="elsewhere"))
 breaks("X5", "another centre", experiment(), centre="J")
 edge("X5", "capitals count", experiment(), 1, centre="h")
+edge("X5", "the file name tells none", experiment(), centre="")
 breaks("X6", "a heterozygous baseline", baseline(zygosity="heterozygous"))
 edge("X6", "a wild type that is no baseline", mutant(zygosity="wild type"))
 breaks("X7", "of a mutant colony", baseline(colony_id="good"))

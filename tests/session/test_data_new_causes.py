@@ -22,7 +22,7 @@ from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.rechecks import recheck
 from dcc.tracker import progress
 from dcc.tracker.models import XmlFile, ZipAction
-from dcc.tracker.register.centres import NewCentre, add_centre, change_centre, imits_names
+from dcc.tracker.register.centres import CentreDetails, add_centre, change_centre, imits_names
 from dcc.vocabulary import WaiverEffect
 from tests.support.asking import execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
@@ -97,7 +97,7 @@ def test_documents_are_judged_again_when_the_name_of_their_centre_is_registered_
     data = data.with_settings(reference_colonies=str(tmp_path / "colonies.csv"))
     refresh_colonies(data, *[line.replace(",Ph,", ",Prague,") for line in shipped_colonies()[1:]])
     document = specimens(centre="Ph")
-    in_writing(data.tracker, add_centre, NewCentre("Ph", "Institute of Molecular Genetics", imits_name=wrong))
+    in_writing(data.tracker, add_centre, CentreDetails("Ph", "Institute of Molecular Genetics", imits_name=wrong))
     data.base.add_folder("Ph", "others").put("add/Ph.2013-10-31.1.impc.zip", document)
     data.run()
     (name,) = document

@@ -99,7 +99,7 @@ class Installation:
     def add_centre(self, *codes: str) -> None:
         with writing(self.tracker) as connection:
             for code in codes:
-                centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
+                centres.add_centre(connection, centres.CentreDetails(code, full_name=f"Centre {code}"))
 
     def add_source(self, address: SourceAddress) -> int:
         """Register a file source; returns its id."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 
 import pytest
@@ -19,7 +19,7 @@ from dcc.sources.host_keys import HostKey
 from dcc.sources.protocols import SourceProtocol
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SourceCrawlRow
 from dcc.tracker.register import centres, column_texts, file_sources
-from dcc.tracker.register.centres import NewCentre
+from dcc.tracker.register.centres import CentreDetails
 from dcc.tracker.register.file_sources import SourceEntry, change_source, list_sources
 from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys, pinned_keys
 from dcc.tracker.register.source_schedules import load_crawl_dues, paused_sources, set_pause
@@ -32,7 +32,7 @@ SECRET = "correct horse battery staple"
 
 
 def add_centre(tracker: Engine, code: str = "H", **details: str) -> int:
-    return in_writing(tracker, centres.add_centre, NewCentre(code, **details))
+    return in_writing(tracker, centres.add_centre, CentreDetails(code, **details))
 
 
 def address(centre: str = "H", **changes: object) -> SourceAddress:
@@ -129,8 +129,19 @@ def test_what_cannot_be_changed_of_a_source_is_refused(tracker: Engine) -> None:
     source = add_source(tracker)
     with pytest.raises(NotFoundError), writing(tracker) as connection:
         file_sources.change_source(connection, 99, username="x")
-    with pytest.raises(ConfigurationError, match="host name"), writing(tracker) as connection:
-        file_sources.change_source(connection, source, hostname="x" * 513)
+    hours = [f"{hour:02}:00-{hour:02}:30" for hour in range(24)]
+    too_long = {"hostname": "x" * 513, "windows": ", ".join(hours), "schedule": "Mon 06:00, " * 25 + "Tue 06:00"}
+    for name, text in too_long.items():
+        with pytest.raises(ConfigurationError, match=rf"{name} .* characters"), writing(tracker) as connection:
+            file_sources.change_source(connection, source, **{name: text})
+
+
+def test_no_detail_of_a_centre_is_longer_than_its_column(tracker: Engine) -> None:
+    add_centre(tracker)
+    for name in {field.name for field in fields(CentreDetails)} - {"short_name", "email", "language"}:
+        words = name.replace("_", " ")
+        with pytest.raises(ConfigurationError, match=f"{words} .* characters"), writing(tracker) as connection:
+            centres.change_centre(connection, "H", **{name: "x" * 999})
 
 
 def test_a_newly_accepted_host_key_takes_the_place_of_the_old_one(tracker: Engine) -> None:

@@ -266,7 +266,7 @@ def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAdd
                 host_keys[address.hostname] = [fetch_host_key(address.hostname, settings)]
     with writing(tracker) as connection:
         for code in CENTRES:
-            centres.add_centre(connection, centres.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
+            centres.add_centre(connection, centres.CentreDetails(code, email=f"wrangler@{code.lower()}.example.org"))
         for address in addresses:
             file_sources.add_source(connection, address, host_keys.get(address.hostname, ()))
 

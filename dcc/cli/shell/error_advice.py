@@ -1,21 +1,23 @@
 """What to do about each error: what `dcc explain` prints and docs/errors.md lists.
 
-An entry for each id of `dcc.errors`, in Markdown. Who acts is what is declared of the error, as in causes and reports.
-`make pages` writes the page.
+An entry for each id of `dcc.errors`, in Markdown. Who acts is what is declared of the error, as in causes and reports;
+so is what to do about a source or submission, unless `SECTIONS` says it. `make pages` writes the page.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dcc import errors
-from dcc.declarations import ACTOR_NAMES, acting
-from dcc.error_declarations import ERROR_KINDS  # noqa: F401 - declares the errors
+from dcc.declarations import ACTOR_NAMES, Declaration, acting, declared
+from dcc.error_declarations import kind_of
 from dcc.errors import DccError
+from dcc.messages import filled, names_in
+from dcc.runtime.installed_packages import has_platform
 from dcc.vocabulary import Actor
 
 
@@ -23,12 +25,14 @@ from dcc.vocabulary import Actor
 class Section:
     """Errors of one kind: the heading under which docs/errors.md lists them, and what to do, by id.
 
-    `acts` is who acts on those that are no cause of anything in a submission, of which nothing is declared.
+    `acts` is who acts on those that are no cause of anything in a submission, of which nothing is declared. All below
+    the class `of` are among them: without an advice, what is declared says what to do.
     """
 
     heading: str
     acts: Actor
     advice: Mapping[str, str]
+    of: type[DccError] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,62 +106,41 @@ SECTIONS: Final = (
         "File sources",
         Actor.DCC,
         {
-            "source": "Run `dcc source test ID`.",
-            "source-misconfigured": "Correct it: `dcc source change ID`.",
             "source-unreachable": "If it lasts, ask whether it moved, or mount the folder.",
             "source-timeout": "If it is always slow, raise the limit in the message.",
-            "login-refused": "Ask the centre, then `dcc source change ID`.",
-            "host-key-unknown": (
-                "Compare the fingerprint with the centre's, then `dcc source test ID --accept-host-key`."
-            ),
             "host-key-changed": (
                 "Ask the centre. If it confirms the fingerprint: `dcc source test ID --accept-host-key`."
             ),
-            "certificate-refused": ("Have it corrected, or trust it: `dcc source change ID --tls-fingerprint`."),
-            "certificate-changed": "Ask the centre. Accept the fingerprint only if it confirms it.",
-            "listing-failed": "Correct the base path, or ask for the right to list it.",
-            "listing-shrunk": "Ask the centre whether it removed them.",
             "file-missing": "The centre removed or renamed it.",
-            "transfer-failed": "A later try continues it.",
             "file-not-readable": "Correct its permissions.",
             "file-changed": "A later session takes it.",
             "size-mismatch": "If it repeats, ask whether it was still uploaded.",
-            "bad-checksum-file": "Write the `.md5` again with `md5sum`, or remove it.",
-            "checksum-mismatch": "Correct the file or its `.md5`.",
             "reference-unreachable": "Check its address.",
             "report-not-sent": "Correct `DCC_SMTP_URL`, `DCC_REPORT_TO` or `DCC_REPORT_DIRECTORY`.",
             "notification-not-sent": "Correct what the message names.",
         },
+        of=errors.SourceError,
     ),
     Section(
         "Submissions",
         Actor.CENTRE,
         {
-            "faulty-data": "Correct what the message names.",
             "bad-file-name": "Rename it as [For centres](centres.md) says.",
-            "archive": "Make it again, check it with `dcc validate`, and replace it under the same name.",
-            "corrupt-archive": "Replace it under the same name.",
             "encrypted-archive": "Replace it by one without a password, under the same name.",
             "unsafe-archive": "Replace it by one without them, under the same name.",
-            "oversized-archive": ("Split it. The operator sets `DCC_MAX_ARCHIVE_BYTES` and `DCC_MAX_ARCHIVE_RATIO`."),
-            "empty-archive": "Replace it by one with documents, under the same name.",
-            "duplicate-member": "Give each document its own name, and replace the archive under the same name.",
+            "oversized-archive": "Split it. The operator sets `DCC_MAX_ARCHIVE_BYTES` and `DCC_MAX_ARCHIVE_RATIO`.",
             "manifest": "Correct it or its manifest, and replace it under the same name.",
             "member-ignored": (
                 "If it is a document, end its name with `.xml`; name tables as [CSV tables](csv.md) says."
             ),
             "member-not-opened": "Submit its content in a `.zip` archive of its own.",
-            "document": "Correct what the message names; submit it in a new archive.",
             "conversion": (
                 "Correct the rows and columns in the message ([CSV tables](csv.md)); submit the file in a new archive."
             ),
             "not-well-formed": "Export it again and check it with `dcc validate`.",
-            "schema-violation": "Correct the lines in the message; check it with `dcc validate`.",
-            "wrong-document-kind": (
-                "Name specimen documents `….specimen.impc.xml`, procedure documents `….experiment.impc.xml`."
-            ),
             "forbidden-markup": "Remove the `<!DOCTYPE …>`.",
         },
+        of=errors.FaultyDataError,
     ),
 )
 
@@ -173,8 +156,7 @@ and reports use the name, `BadFileNameError` for `bad-file-name`. Brackets say w
 
 def errors_page() -> str:
     """The page of docs/ that lists every error, in Markdown."""
-    entries = {entry.id: entry for entry in explanations()}
-    return "\n".join([_BEGINNING, *(_section(each, [entries[one] for one in each.advice]) for each in SECTIONS)])
+    return "\n".join([_BEGINNING, *(_section(each, list(_explanations_in(each))) for each in SECTIONS)])
 
 
 def _section(section: Section, entries: Sequence[Explanation]) -> str:
@@ -199,19 +181,29 @@ def error_kinds() -> dict[str, type[DccError]]:
 
 def explanations() -> list[Explanation]:
     """Every error, in the order of the document."""
+    return [entry for section in SECTIONS for entry in _explanations_in(section)]
+
+
+def _explanations_in(section: Section) -> Iterator[Explanation]:
     kinds = error_kinds()
-    return [
-        Explanation(
-            one,
-            kind.short_name(),
-            kind.summary(),
-            advice,
-            who=", ".join(ACTOR_NAMES[actor] for actor in acting(one) or (section.acts,)),
-        )
-        for section in SECTIONS
-        for one, advice in section.advice.items()
-        if (kind := kinds.get(one)) is not None
-    ]
+    below = [one for one, kind in kinds.items() if section.of is not None and issubclass(kind, section.of)]
+    for one in dict.fromkeys([*below, *section.advice]):
+        name = kinds[one].short_name()
+        code = kind_of(name) if one in below else one
+        advice = section.advice.get(one) or " ".join(remedies(declared(code).values()))
+        who = ", ".join(ACTOR_NAMES[actor] for actor in acting(code) or (section.acts,))
+        yield Explanation(one, name, kinds[one].summary(), advice, who)
+
+
+def remedies(declarations: Iterable[Declaration]) -> list[str]:
+    """The distinct remedies; at a centre, what centres read."""
+    at_centre = not has_platform()
+    return list(dict.fromkeys(named(" ".join(one.what_to_do(at_centre=at_centre))) for one in declarations))
+
+
+def named(text: str) -> str:
+    """A declared text with the names of its details in the form of commands: `<value>`."""
+    return filled(text, {name: f"<{name}>" for name in names_in(text)})
 
 
 if __name__ == "__main__":

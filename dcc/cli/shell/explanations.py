@@ -6,16 +6,15 @@ Where the whole platform is not installed, as at a centre, none names a command 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from dcc.cli.shell import error_advice
-from dcc.cli.shell.error_advice import Explanation
-from dcc.declarations import ACTOR_NAMES, Declaration, acting, acts_in, declared
+from dcc.cli.shell.error_advice import Explanation, named, remedies
+from dcc.declarations import ACTOR_NAMES, acting, acts_in, declared
 from dcc.error_declarations import ERROR_KINDS, LISTING
-from dcc.messages import filled, names_in
 from dcc.outcomes import FAILED_ENDS, SESSION_MEANINGS, EndReason
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_GROUPS, OTHERS
@@ -93,7 +92,7 @@ def rule_explained(name: str) -> Explanation | None:
         return None
     platform = has_platform()
     advice = [f"`dcc data findings --rule {rule.id} --each` lists what it found."] if platform else []
-    advice += _remedies(declared(rule.id).values())
+    advice += remedies(declared(rule.id).values())
     if rule.needs:
         ages = ": `dcc reference list` says how old they are" if platform else ""
         advice.append(f"It is judged by reference data ({', '.join(rule.needs)}){ages}.")
@@ -120,7 +119,7 @@ def cause_explained(name: str) -> Explanation | None:
     if name not in ERROR_KINDS:
         return None
     declarations = list(declared(name).values())
-    meaning, advice = f"{_named(declarations[0].cause)}.", " ".join(_remedies(declarations))
+    meaning, advice = f"{named(declarations[0].cause)}.", " ".join(remedies(declarations))
     return Explanation(name, "", meaning, advice, _who_by_cause(name))
 
 
@@ -167,7 +166,7 @@ def check_explained(name: str) -> Explanation | None:
 
 def _who_by_cause(kind: str) -> str:
     """Who acts on a rule or error, who usually does first, the others each with the causes that they act on."""
-    return _who({actor: [_named(cause) for cause in causes] for actor, causes in acting(kind).items()})
+    return _who({actor: [named(cause) for cause in causes] for actor, causes in acting(kind).items()})
 
 
 def _who_in(phases: Sequence[str], statuses: Sequence[str]) -> str:
@@ -189,16 +188,3 @@ def _who(found: Mapping[Actor, Sequence[str]]) -> str:
     (usual, _), *others = found.items()
     named = (f"{ACTOR_NAMES[actor]} for: {', '.join(what)}" for actor, what in others)
     return "; ".join([ACTOR_NAMES[usual], *named])
-
-
-def _remedies(declarations: Iterable[Declaration]) -> list[str]:
-    """The distinct remedies; at a centre, what centres read."""
-    platform = has_platform()
-    return list(
-        dict.fromkeys(_named(" ".join(declaration.what_to_do(at_centre=not platform))) for declaration in declarations)
-    )
-
-
-def _named(text: str) -> str:
-    """A declared text with the names of its details in the form of commands: `<value>`."""
-    return filled(text, {name: f"<{name}>" for name in names_in(text)})

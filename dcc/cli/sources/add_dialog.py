@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
     from dcc.sources.base import ActionListing, SourceAddress
     from dcc.sources.host_keys import HostKey
-    from dcc.tracker.register.centres import NewCentre
+    from dcc.tracker.register.centres import CentreDetails
     from dcc.tracker.register.source_addresses import TlsTrust
 
 _Answer = TypeVar("_Answer")
@@ -63,7 +63,7 @@ class AgreedSource:
 
     trial: Trial
     tls: TlsTrust
-    new_centre: NewCentre | None = None
+    new_centre: CentreDetails | None = None
     warnings: Sequence[str] = ()
 
 
@@ -162,8 +162,8 @@ def _choose(question: str, options: dict[str, str], default: str) -> str:
 
 
 def _ask_centre(
-    tracker: Engine, code: str, new_centre: NewCentre | None, *, again: bool
-) -> tuple[str, NewCentre | None]:
+    tracker: Engine, code: str, new_centre: CentreDetails | None, *, again: bool
+) -> tuple[str, CentreDetails | None]:
     """Ask for the centre and, for an unregistered one, whether to register it, and its name."""
     from dcc.tracker.register import centres
 
@@ -183,11 +183,11 @@ def _ask_centre(
         code, asks = "", True
 
 
-def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> NewCentre | None:
+def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> CentreDetails | None:
     """A centre to register; None for none."""
     from dcc.tracker.register import centres
 
-    def refused(centre: NewCentre) -> bool:
+    def refused(centre: CentreDetails) -> bool:
         try:
             with tracker.connect() as connection:
                 centres.check_new_centre(connection, centre)
@@ -198,7 +198,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
 
     names = {known.short_name: known.full_name for known in KNOWN_CENTRES}
     name = names.get(code, "")
-    if refused(centres.NewCentre(code, name or code)):
+    if refused(centres.CentreDetails(code, name or code)):
         return None
     similar = next((each for each in (*registered, *names) if each.casefold() == code.casefold() and not name), None)
     if similar is not None:
@@ -210,7 +210,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
     while True:
         called = name or _ask("Its full name", str, called)
         email = _ask("Its e-mail address, for what concerns its data (may be empty)", str, empty=True)
-        new = centres.NewCentre(code, called, email=email)
+        new = centres.CentreDetails(code, called, email=email)
         if not refused(new):
             return new
 

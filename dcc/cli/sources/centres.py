@@ -61,7 +61,7 @@ def add(code: str, **details: str | None) -> None:
     """
     from dcc.tracker.register import centres
 
-    new = centres.NewCentre(code, **{name: value for name, value in details.items() if value})
+    new = centres.CentreDetails(code, **{name: value for name, value in details.items() if value})
     _write("Registered", code, details, lambda connection: centres.add_centre(connection, new))
 
 
@@ -71,9 +71,9 @@ def list_centres() -> None:
     """List the registered centres.
 
     \b
-    JSON: a list of {"short_name", "imits_name", "full_name", "email", "phone", "address",
-      "is_active", "created", "sources", "language"}; sources counts those that are not
-      removed, language is null for that of DCC_LANGUAGE
+    JSON: a list of {"short_name", "full_name", "imits_name", "email", "phone", "address", "language",
+      "is_active", "created", "sources"}; sources counts those that are not removed, language
+      is null for that of DCC_LANGUAGE
     """
     from dcc.tracker.register import centres
 

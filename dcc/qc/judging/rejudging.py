@@ -89,7 +89,7 @@ def _touched_by(ids: list[int], *, about_specimens: bool, unrecorded: bool) -> I
             yield documents_of_repeats(experiments)
         elif about_specimens:
             beside = select(EXPERIMENT.c.document_id).distinct().select_from(on_animals_of(experiments))
-            yield beside.where(has_finding(EXPERIMENT, {"X17"}))
+            yield beside.where(has_finding(EXPERIMENT, ABOUT_SPECIMENS))
     for kind, table in ENTITY_TABLES.items():
         yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(ids), has_finding(table))
 

@@ -39,14 +39,14 @@ from dcc.vocabulary import Severity
 
 session_log = progress_log(__name__)
 
-_PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
+_WORK_OF: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
     Phase.UPLOAD: upload_documents,
     Phase.DATA: judge_documents,
     Phase.CONTEXT: build_contexts_of,
     Phase.OVERVIEW: build_overviews_of,
     Phase.QC: update_document_states,
 }
-"""The phases in their order."""
+"""What a session does in each phase; their numbers are their order."""
 
 _PORTION: Final = 250
 _AGAIN: Final = mark("The step {step} is not left out any more.")
@@ -74,7 +74,7 @@ def process_data(
     work = DataSession(qc, session, None if wanted is None else set(wanted), staging)
     record_missed_withdrawals(work)
     resume_left_out_steps(work)
-    for phase in _PHASES:
+    for phase in sorted(_WORK_OF):
         if phase <= until:
             yield from process_phase(work, phase)
     if work.faults:
@@ -84,7 +84,7 @@ def process_data(
 def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
     """Process all documents that wait for a phase; see `process_data`, which keeps the order of phases."""
     with logging_about(phase=phase.short_name):
-        for outcome in chain(leave_out(work, phase), _PHASES[phase](work)):
+        for outcome in chain(leave_out(work, phase), _WORK_OF[phase](work)):
             _log_outcome(outcome, phase)
             yield outcome
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -36,10 +36,11 @@ _CODE = re.compile(r"[A-Za-z_]{1,32}")
 
 
 @dataclass(frozen=True, slots=True)
-class NewCentre:
-    """A centre to register. An empty `full_name` and a missing `imits_name` are taken from the known centres.
+class CentreDetails:
+    """What a person may say of a centre; each is a column of `centre` with the name.
 
-    `language` is the code of the language of its messages; None: that of DCC_LANGUAGE.
+    An empty `full_name` and a missing `imits_name` of a new one are taken from the known centres. `language` is the
+    code of the language of its messages; None: that of DCC_LANGUAGE.
     """
 
     short_name: str
@@ -51,20 +52,13 @@ class NewCentre:
     language: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CentreEntry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentreEntry(CentreDetails):
     """A registered centre; `sources` counts its file sources that are not removed."""
 
-    short_name: str
-    imits_name: str | None
-    full_name: str
-    email: str
-    phone: str | None
-    address: str | None
     is_active: bool
     created: datetime
     sources: int
-    language: str | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -75,7 +69,7 @@ class CentreEntry:
             return ()
 
 
-def add_centre(connection: Connection, centre: NewCentre) -> int:
+def add_centre(connection: Connection, centre: CentreDetails) -> int:
     """Register a centre, active; returns its id.
 
     Raises ConfigurationError for a code that file names cannot hold, a missing full name, a text that the tracker
@@ -89,7 +83,7 @@ def add_centre(connection: Connection, centre: NewCentre) -> int:
         raise _registered(centre.short_name) from error
 
 
-def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, object]:
+def check_new_centre(connection: Connection, centre: CentreDetails) -> dict[str, object]:
     """Check whether a centre could be registered; returns its row. Raises as `add_centre`."""
     if not _CODE.fullmatch(centre.short_name):
         raise ConfigurationError(
@@ -145,7 +139,7 @@ def imits_names(connection: Connection) -> dict[str, str]:
 
 
 def change_centre(connection: Connection, short_name: str, **values: str | None) -> None:
-    """Change the data of a centre, fields of `NewCentre`; None leaves one, an empty text removes an optional one.
+    """Change the data of a centre, fields of `CentreDetails`; None leaves one, an empty text removes an optional one.
 
     Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
     """
@@ -182,19 +176,9 @@ def require_centre(connection: Connection, short_name: str) -> int:
     return ids[short_name]
 
 
-_NAMES_OF_TEXTS: Final = {
-    "full_name": "full name",
-    "imits_name": "iMits name",
-    "email": "e-mail address",
-    "phone": "phone number",
-    "address": "address",
-}
-
-
 def _usable(values: Mapping[str, str | None]) -> dict[str, str | None]:
     """The same values, with the language as its catalogue is named. Raises ConfigurationError for an unusable one."""
-    for column, what in _NAMES_OF_TEXTS.items():
-        require_fit(what, values.get(column), getattr(Centre, column))
+    require_fit(Centre, values)
     email, code = values.get("email"), values.get("language")
     try:
         addresses = parse_addresses(email or "")

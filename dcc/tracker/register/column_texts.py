@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
+from dcc.tracker.models import Base
 
 MASK = "***"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REFERENCE = re.compile(r"(?:env|file|key):")
-
-
 _PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")
 
 
@@ -33,11 +32,17 @@ def is_plain_password(accesskey: SecretStr) -> bool:
     return shown_accesskey(accesskey) == MASK
 
 
-def require_fit(what: str, text: str | None, column: Any, *, secret: bool = False) -> None:
-    """Raise ConfigurationError for a text that is longer than its column or holds a control character."""
-    length: int = column.type.length
-    shown = MASK if secret else repr(text)
-    if text is not None and len(text) > length:
-        raise ConfigurationError(f"The {what} {shown} has {len(text)} characters; the tracker holds {length}.")
-    if text is not None and _CONTROL.search(text):
-        raise ConfigurationError(f"The {what} {shown} holds a control character. Give it without.")
+def require_fit(table: type[Base], values: Mapping[str, object]) -> None:
+    """Check values that a person gave, by their columns.
+
+    Raises ConfigurationError for a text that is longer than its column or holds a control character.
+    """
+    for name, text in values.items():
+        length: int | None = getattr(table.__table__.c[name].type, "length", None)
+        if not isinstance(text, str) or length is None:
+            continue
+        given = f"The {name.replace('_', ' ')} {MASK if name == 'accesskey' else repr(text)}"
+        if len(text) > length:
+            raise ConfigurationError(f"{given} has {len(text)} characters; the tracker holds {length}.")
+        if _CONTROL.search(text):
+            raise ConfigurationError(f"{given} holds a control character. Give it without.")

@@ -22,6 +22,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError
 from dcc.messages import Message
 from dcc.runtime.clock import utc_now
+from dcc.runtime.json_values import fields_of
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, Extent, SourceAddress, label_of
 from dcc.sources.crawl_policy import Pause, shown_age
@@ -123,7 +124,8 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     cannot hold and a source that is registered already.
     """
     centre_id = require_centre(connection, address.centre)
-    _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
+    given = fields_of(address, "hostname", "username", "base_path")
+    require_fit(FileSource, {**given, "accesskey": address.accesskey.get_secret_value()})
     spoken = available_protocols()
     if address.protocol not in spoken:
         raise ConfigurationError(
@@ -255,12 +257,12 @@ def change_source(
     Raises NotFoundError and ConfigurationError.
     """
     require_source(connection, source_id)
-    _require_fit(hostname, username, accesskey, base_path)
     secret = None if accesskey is None else accesskey.get_secret_value()
     values = {"hostname": hostname, "username": username, "accesskey": secret, "base_path": base_path, "delta": delta}
     given: dict[str, object] = {name: value for name, value in values.items() if value is not None}
     given |= {} if extent is None else extent_columns(extent)
     given |= policy_columns(every, windows, schedule)
+    require_fit(FileSource, given)
     # Failures before the last change do not count, whatever was changed.
     changed = given | {"last_update": func.current_timestamp()}
     connection.execute(update(FileSource).where(FileSource.id == source_id).values(changed))
@@ -281,13 +283,3 @@ def purge_source(connection: Connection, source_id: int) -> int:
     )
     connection.execute(delete(FileSource).where(FileSource.id == source_id))
     return downloads or 0
-
-
-def _require_fit(
-    hostname: str | None, username: str | None, accesskey: SecretStr | None, base_path: str | None
-) -> None:
-    require_fit("host name", hostname, FileSource.hostname)
-    require_fit("user name", username, FileSource.username)
-    secret = None if accesskey is None else accesskey.get_secret_value()
-    require_fit("access key", secret, FileSource.accesskey, secret=True)
-    require_fit("base path", base_path, FileSource.base_path)
