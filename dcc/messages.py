@@ -40,6 +40,18 @@ def count_of(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def byte_size(size: int | None) -> str:
+    """A number of bytes for people: `812 B`, `1.4 MB`; `-` if unknown."""
+    if size is None:
+        return "-"
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if round(value, 1) < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Message:
     """A text with the details for its names in braces; a message without details is plain text."""
