@@ -7,9 +7,16 @@ from dcc.messages import Message, byte_size, count_of, from_json, message, messa
 
 @pytest.mark.parametrize(
     ("number", "noun", "counted"),
-    [(1, "zip", "1 zip"), (0, "zip", "0 zips"), (2_000, "day", "2,000 days"), (2, "copy", "2 copies")],
+    [
+        (1, "zip", "1 zip"),
+        (1.0, "hour", "1 hour"),
+        (0.5, "second", "0.5 seconds"),
+        (0, "zip", "0 zips"),
+        (2_000, "day", "2,000 days"),
+        (2, "copy", "2 copies"),
+    ],
 )
-def test_things_are_counted_in_english(number: int, noun: str, counted: str) -> None:
+def test_things_are_counted_in_english(number: float, noun: str, counted: str) -> None:
     assert count_of(number, noun) == counted
 
 

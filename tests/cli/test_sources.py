@@ -313,8 +313,8 @@ def test_adding_a_source_whose_listing_trickles_ends_soon(dcc: Dcc, monkeypatch:
         added = dcc("source", "add", *place)
     assert time.monotonic() - began < 15
     assert added.stdout == "1\n"
-    assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
-    assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
+    assert re.search(r"add: [1-9]\d* entr(y|ies) came within 1 s; the trial stops there\.", added.stderr)
+    assert "A crawl waits 300 s, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "does not work yet" not in added.stderr
 
 
@@ -409,7 +409,7 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     assert told in dcc.json("crawl")["notices"][0]
     (reason, *_) = dcc.json("source", "why", 1)
     assert (reason["entry"], reason["why"]) == (None, "not due")
-    assert "It failed 2 times in a row, so that it is left alone until 20" in reason["reason"]
+    assert "Failures in a row: 2. It is left alone until 20" in reason["reason"]
     assert "`dcc source resume 1`" in reason["reason"]
     until_the_next_second()
     resumed = dcc("source", "resume", 1).stdout

@@ -112,7 +112,7 @@ class TestExamining:
             ("e", "failed"),
         ]
         assert found[1].finding.message.startswith("The check failed: RuntimeError: with *** (line ")
-        assert found[3].finding.message == "It was not done within 1 seconds."
+        assert found[3].finding.message == "It was not done within 1 second."
         assert found[6].finding == failed("e", "Correct DCC_STAGING.", "dcc explain configuration")
 
     def test_the_worst_verdict_counts_and_an_error_is_shown_whole_with_what_explains_it(self) -> None:
