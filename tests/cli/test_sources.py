@@ -92,7 +92,7 @@ def test_an_ftp_server_is_added_and_tested(dcc: Dcc, ftp_server: Share) -> None:
         {"action": "delete", "missing": True, "zips": 0, "ignored": 0},
     ]
     assert "edit: holds 1 archive\n" in dcc("source", "test", 1).stdout
-    assert "no sftp server" in dcc.error("source", "test", 1, "--accept-host-key", exit_code=2)
+    assert "has no --accept-host-key" in dcc.error("source", "test", 1, "--accept-host-key", exit_code=2)
 
 
 def test_a_source_without_any_of_the_three_folders_is_told(dcc: Dcc, tmp_path: Path) -> None:
@@ -197,6 +197,9 @@ def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) ->
     assert "No file source 9" in dcc.error("source", "set-state", 9, "removed", exit_code=2)
     assert "No file source 9" in dcc.error("source", "remove", 9, exit_code=2)
     dcc("source", "set-state", 1, "nonsense", exit_code=2)
+    for option, value in (("--hostname", "x.invalid"), ("--username", "dcc"), ("--accesskey", "env:X")):
+        told = dcc.error("source", "change", 1, option, value, exit_code=2)
+        assert f"protocol file has no {option}: leave that out. It has --base-path, --depth." in told
 
 
 def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
