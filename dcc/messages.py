@@ -33,11 +33,27 @@ def mark_plural(one: str, many: str) -> tuple[str, str]:
     return one, many
 
 
-def count_of(number: int, noun: str, plural: str | None = None) -> str:
+def count_of(number: float, noun: str, plural: str | None = None) -> str:
     """`1 zip`, `2 zips`, in English; of a noun in a consonant and y `2 copies`; `plural` says any other."""
     if plural is None:
         plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
+    return f"{_in_english(number)} {noun if number == 1 else plural}"
+
+
+def _in_english(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+def byte_size(size: int | None) -> str:
+    """A number of bytes for people: `812 B`, `1.4 MB`; `-` if unknown."""
+    if size is None:
+        return "-"
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if round(value, 1) < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -49,7 +65,7 @@ class Message:
 
     def __str__(self) -> str:
         """The message in English."""
-        return rendered(self, str, lambda number: f"{number:,}" if isinstance(number, int) else f"{number:g}")
+        return rendered(self, str, _in_english)
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"

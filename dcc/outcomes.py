@@ -23,13 +23,15 @@ HELD = "held"
 """The kind of a problem: the document waits for confirmation."""
 CONFIRMED = "confirmed"
 """The kind of an entry in a document's log: somebody confirmed it, and it is not applied yet."""
+WAS_CONFIRMED = mark("was confirmed, and the next session applies it")
+"""What such a document is, in a report, its log and Dagster."""
 LEFT_OUT = {phase: f"left_out_{phase.short_name}" for phase in Phase if Phase.UPLOAD <= phase < Phase.QC}
 """The steps that settings may leave out, each with the kind of the entry in a document's log that says so."""
 STEP_LEFT_OUT = {kind: phase for phase, kind in LEFT_OUT.items()}
 """The same the other way round."""
 NOTES = {
     HELD: "A document that would change much, or has data of another centre, waits to be confirmed.",
-    CONFIRMED: "A document was confirmed, and the next session applies it.",
+    CONFIRMED: f"A document {WAS_CONFIRMED}.",
     **dict.fromkeys(STEP_LEFT_OUT, "The settings leave a step out of a document."),
 }
 """The kinds of entries in a document's log that tell of no finding nor error, and what each means."""

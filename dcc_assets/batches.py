@@ -18,6 +18,7 @@ from typing import Any, Final
 import dagster as dg
 
 from dcc.errors import ConfigurationError
+from dcc.messages import count_of
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
@@ -98,7 +99,7 @@ def prepare_batch(
             raise
         context.log.warning(f"What is left of the batch has no room here: {error}")
         return
-    context.log.info(f"{done} archives are in the object store")
+    context.log.info(f"Put {count_of(done, 'archive')} into the object store")
 
 
 def prepare_batches() -> dg.JobDefinition:

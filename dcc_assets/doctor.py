@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 
 from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, DccError
+from dcc.messages import count_of
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.doctor.checks import (
@@ -140,8 +141,8 @@ def _check_runs(instance: DagsterInstance, environment: Environment) -> CheckFin
     first = stuck[0]
     return warning(
         "Dagster runs",
-        f"{len(stuck)} are unfinished for more than {_STUCK.seconds // 60} minutes and no session is active; one is "
-        f"{first.run_id} ({first.job_name}, {first.status.value.lower()}).",
+        f"{count_of(len(stuck), 'run')} unfinished for more than {_STUCK.seconds // 60} minutes while no session is "
+        f"active, such as {first.run_id} ({first.job_name}, {first.status.value.lower()}).",
         "The next session finishes those of processes that died: dcc crawl; others end in the UI, under Runs",
     )
 

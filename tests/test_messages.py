@@ -2,15 +2,37 @@
 
 import pytest
 
-from dcc.messages import Message, count_of, from_json, message, message_from_json, message_to_json, to_json
+from dcc.messages import Message, byte_size, count_of, from_json, message, message_from_json, message_to_json, to_json
 
 
 @pytest.mark.parametrize(
     ("number", "noun", "counted"),
-    [(1, "zip", "1 zip"), (0, "zip", "0 zips"), (2_000, "day", "2,000 days"), (2, "copy", "2 copies")],
+    [
+        (1, "zip", "1 zip"),
+        (1.0, "hour", "1 hour"),
+        (0.5, "second", "0.5 seconds"),
+        (0, "zip", "0 zips"),
+        (2_000, "day", "2,000 days"),
+        (2, "copy", "2 copies"),
+    ],
 )
-def test_things_are_counted_in_english(number: int, noun: str, counted: str) -> None:
+def test_things_are_counted_in_english(number: float, noun: str, counted: str) -> None:
     assert count_of(number, noun) == counted
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (None, "-"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (10**16, "10000.0 TB"),
+    ],
+)
+def test_bytes_are_told_in_the_unit_that_fits(size: int | None, shown: str) -> None:
+    assert byte_size(size) == shown
 
 
 def test_a_stored_message_comes_back_with_those_within_it() -> None:

@@ -40,6 +40,7 @@ from dcc.runtime.private_files import (
     locked,
     make_directory,
     replacement_file,
+    writing_errors,
 )
 
 MANIFEST: Final = "_manifest.json"
@@ -110,24 +111,12 @@ def open_directory(directory: Path) -> Iterator[None]:
 
     Raises ExportError if it cannot be made, ExportActiveError while another export works in it.
     """
-    with _writing(directory):
+    with writing_errors(directory, ExportError):
         make_directory(directory, SHARED_DIRECTORY)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, SHARED_FILE)
     active = f"Another export is being written to {directory}. Wait until it is done, or export to another directory."
     with locked(lock, ExportActiveError(active)):
         yield
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn errors of a directory or file that cannot be written, or read, into ExportError."""
-    try:
-        yield
-    except OSError as error:
-        raise ExportError(
-            f"The export {path} could not be written: {error.strerror or error}. "
-            "Check its permissions and the space on its disk, then export again."
-        ) from error
 
 
 def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str, object]) -> ExportManifest:
@@ -138,7 +127,7 @@ def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str,
     path = directory / MANIFEST
     manifest = ExportManifest(format_, criteria)
     try:
-        with _writing(directory), suppress(FileNotFoundError):
+        with writing_errors(directory, ExportError), suppress(FileNotFoundError):
             manifest = _parse(path.read_text("utf-8"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
@@ -150,7 +139,7 @@ def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str,
             f"{directory} holds an export of {_description(manifest.format, manifest.criteria)}, and this one is of "
             f"{_description(format_, criteria)}. Export with the same format and filter, or to another directory."
         )
-    with _writing(directory):
+    with writing_errors(directory, ExportError):
         _refuse_foreign(directory, manifest)
     return manifest
 
@@ -290,7 +279,7 @@ def export_measurements(
         criteria = resolve_past(connection, criteria)
         summaries = _summarise(connection, criteria)
         paths = {partition: path_of(partition, format_) for partition in summaries}
-        with _writing(directory):
+        with writing_errors(directory, ExportError):
             remove_leftovers(directory, manifest)
             changed = [
                 one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
@@ -325,7 +314,11 @@ def export_to_file(
 
     As `write_measurements`. Raises ExportError for a file that cannot be written.
     """
-    with _writing(path), replacement_file(path, SHARED_FILE) as temporary, temporary.open("wb") as file:
+    with (
+        writing_errors(path, ExportError),
+        replacement_file(path, SHARED_FILE) as temporary,
+        temporary.open("wb") as file,
+    ):
         return write_measurements(qc, file, format_, criteria, on_rows=on_rows)
 
 

@@ -62,7 +62,7 @@ class CsvTables:
                 continue
             is_empty = False
             if len(row.cells) != len(table.names):
-                text = mark("The row has {found} cells, and the table {expected} columns. Correct the row.")
+                text = mark("Cells of the row: {found}; columns of the table: {expected}. Correct the row.")
                 yield ConversionFault(row.number, message(text, found=len(row.cells), expected=len(table.names)))
                 continue
             cells = {name: cell for name, cell in zip(table.names, row.cells, strict=True) if cell}

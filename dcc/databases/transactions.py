@@ -28,6 +28,7 @@ from dcc.databases.columns import BIG, MYSQL_FAMILY, TypedTable, UtcDateTime
 from dcc.databases.database import OUTAGE_SECONDS, database_of
 from dcc.databases.engines import BUSY_SECONDS, WRITES, database_label, is_contention, is_transient
 from dcc.errors import DatabaseUnreachableError
+from dcc.messages import count_of
 from dcc.runtime.clock import utc_now
 
 T = TypeVar("T")
@@ -73,8 +74,9 @@ def _sqlite_turn(engine: Engine, seconds: float) -> Iterator[None]:
     if not shared.turn.acquire(timeout=seconds):
         database = database_of(engine)
         raise database.unreachable(
-            f"The {database.name} {database_label(engine.url)} could not be written for {seconds:.0f} seconds: "
-            "another thread holds it. Try again; if it stays so, restart this process."
+            f"The {database.name} {database_label(engine.url)} could not be written for "
+            f"{count_of(round(seconds), 'second')}: another thread holds it. Try again; if it stays so, restart this "
+            "process."
         )
     shared.turn_of = threading.get_ident()
     try:
@@ -224,10 +226,10 @@ def _out_of_patience(engine: Engine, error: BaseException, patience_seconds: flo
     if not is_contention(error):
         # Of two databases that are read together, the other one may be away.
         unreachable = type(error) if isinstance(error, DatabaseUnreachableError) else database.unreachable
-        return unreachable(f"{error} It was tried again for {patience_seconds:.0f} seconds.")
+        return unreachable(f"{error} It was tried again for {count_of(round(patience_seconds), 'second')}.")
     return database.unreachable(
-        f"The {database.name} {database_label(engine.url)} could not be written for {patience_seconds:.0f} seconds: "
-        "other writers were in the way. Try again when they are done."
+        f"The {database.name} {database_label(engine.url)} could not be written for "
+        f"{count_of(round(patience_seconds), 'second')}: other writers were in the way. Try again when they are done."
     )
 
 

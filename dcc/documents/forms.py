@@ -145,9 +145,14 @@ def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
     return hint, (), optional
 
 
+def written_name(field: str) -> str:
+    """The name that a field has in documents: `specimenID` for `specimen_id`."""
+    return _NAMES.get(field) or re.sub(r"_(.)", lambda found: found[1].upper(), field)
+
+
 def _name(made: type[Any], field: str, *, many: bool = False) -> str:
     named = _NAMES.get(f"{made.__name__}.{field}") or _NAMES.get(field)
-    return named or re.sub(r"_(.)", lambda found: found[1].upper(), field.removesuffix("s") if many else field)
+    return named or written_name(field.removesuffix("s") if many else field)
 
 
 def _root(entities: dict[str, Form], required: tuple[str, ...], absent: tuple[str, ...]) -> Form:

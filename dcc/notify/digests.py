@@ -104,6 +104,8 @@ def collect_digests(
                 or (Phase.XSD <= settings.last_phase <= line.phase and line.status is Status.DONE)
             )
         ]
+    if not lines:
+        return []
     of_centre = _by_centre(connection, touched, lines)
     md5s = _md5s(connection, touched)
     ids, proposals = centre_ids(connection), count_open(connection)

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from dcc.errors import InternalFaultError, ReferenceDataError
+from dcc.messages import count_of
 from dcc.reference.impress import Impress
 from dcc.reference.impress_api import impress_from_answers
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, Snapshot, StatusCodes, Strains
@@ -115,8 +116,8 @@ def _rows(content: bytes, source: str, needed: tuple[str, ...]) -> Iterator[_Row
                 continue
             if len(cells) != len(columns):
                 raise ReferenceDataError(
-                    f"{source}, line {table.line_num}: {len(cells)} cells for {len(columns)} columns. "
-                    "Correct the file and load it again."
+                    f"{source}, line {table.line_num}: {count_of(len(cells), 'cell')} for "
+                    f"{count_of(len(columns), 'column')}. Correct the file and load it again."
                 )
             read += 1
             yield _Row(f"{source}, line {table.line_num}", dict(zip(columns, cells, strict=True)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.errors import DiskFullError
-from dcc.messages import Message, mark
+from dcc.messages import Message, byte_size, mark
 from dcc.redaction import chain_of
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -53,8 +53,8 @@ def free_bytes(place: Path) -> int:
 
 
 def no_space_left(place: Path) -> str:
-    """The words for a full disk: `no space left on the disk of /srv/dcc, free 0 bytes`."""
-    return f"no space left on the disk of {place}, free {free_bytes(place):,} bytes"
+    """The words for a full disk: `no space left on the disk of /srv/dcc, 0 B free`."""
+    return f"no space left on the disk of {place}, {byte_size(free_bytes(place))} free"
 
 
 def advice_on_writing(place: Path) -> str:

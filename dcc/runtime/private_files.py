@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, DccError
 
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
@@ -84,6 +84,18 @@ def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def writing_errors(path: Path, kind: type[DccError] = ConfigurationError) -> Iterator[None]:
+    """Raise an error of a kind if a file that a person named, or its folder, cannot be written in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(
+            f"{path} cannot be written: {error.strerror or error}. See to its directory, its permissions and its disk, "
+            "or name another."
+        ) from error
 
 
 def keep_earlier(path: Path) -> Path:

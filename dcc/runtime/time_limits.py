@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import TypeAlias, TypeVar
 
+from dcc.messages import count_of
 from dcc.runtime.log_context import with_log_context
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def call_with_timeout(ask: Callable[[], T], seconds: float, who: str) -> T:
     """
     answer = in_thread(ask, f"ask {who}")
     if not wait([answer], seconds).done:
-        raise TimeoutError(f"{who} did not answer within {seconds:g} seconds")
+        raise TimeoutError(f"{who} did not answer within {count_of(seconds, 'second')}")
     return answer.result()
 
 
@@ -55,7 +56,7 @@ def time_limit(seconds: float, close: Callable[[], object]) -> contextlib.Abstra
     Raises TimeoutError instead of that failure.
     """
     deadline = time.monotonic() + seconds
-    return watchdog(lambda now: deadline if now < deadline else f"not done within {seconds:g} seconds", close)
+    return watchdog(lambda now: deadline if now < deadline else f"not done within {count_of(seconds, 'second')}", close)
 
 
 @contextlib.contextmanager

@@ -51,7 +51,9 @@ def parse_source(text: str) -> str:
 def redact_tokens(url: str) -> None:
     """Keep the query of a URL out of logs and errors: a token may be in it."""
     query = url.partition("?")[2]
-    parameters = parse_qsl(query, keep_blank_values=True)
+    parsed = parse_qsl(query, keep_blank_values=True)
+    # What stands alone is a value without a name.
+    parameters = [(name, value) if value else ("", name) for name, value in parsed]
     tokens = [value for name, value in parameters if _SECRET_NAME.search(name) or len(value) >= _LIKE_A_TOKEN]
     keep_secret(query, *tokens)
 

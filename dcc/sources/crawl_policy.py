@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Final, Self, TypeAlias
 from zoneinfo import ZoneInfo
 
+from dcc.messages import count_of
+
 MAX_BACK_OFF: Final = timedelta(days=1)
 """The longest time for which a source that keeps failing is left alone."""
 
@@ -243,7 +245,7 @@ class CrawlDue:
             case DueReason.PAUSED if self.policy.pause is not None:
                 return f"paused by {self.policy.pause.by}{until}: {self.policy.pause.reason}"
             case DueReason.FAILING:
-                return f"failed {self.past.failures} times in a row, left alone{until}"
+                return f"failed {count_of(self.past.failures, 'time')} in a row, left alone{until}"
             case DueReason.CLOSED:
                 return f"outside its window{until}"
             case DueReason.RECENT:

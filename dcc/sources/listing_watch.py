@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from dcc.errors import SourceTimeoutError
-from dcc.messages import Message, mark, message
+from dcc.messages import Message, count_of, mark, message
 from dcc.runtime.log_context import progress_log
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
@@ -92,15 +92,15 @@ class ListingWatch:
     def stopped(self) -> str:
         """The message about a trial that ended before the listing did."""
         return (
-            f"{self._directory}: {self.entries:,} entries came within {self.seconds:g} seconds; the trial stops there. "
-            f"A crawl waits {self.crawl_seconds:g} seconds, as DCC_LIST_TIMEOUT says."
+            f"{self._directory}: {count_of(self.entries, 'entry')} came within {self.seconds:g} s; the trial stops "
+            f"there. A crawl waits {self.crawl_seconds:g} s, as DCC_LIST_TIMEOUT says."
         )
 
     def note(self, entries: int) -> None:
         """Record the number of received entries of the present directory."""
         self.entries = entries
         if time.monotonic() >= self._next_said:
-            self.say(f"listing of {self._directory}: {entries:,} entries so far")
+            self.say(f"listing of {self._directory}: {count_of(entries, 'entry')} so far")
 
     def say(self, text: str) -> None:
         """Report the progress, unless it was reported a moment ago."""
@@ -143,9 +143,9 @@ class ListingWatch:
         """
         limit = mark("DCC_LIST_TIMEOUT sets the limit for all directories of a file source together.")
         if self.crawl_seconds is not None:
-            limit = mark("This was only a trial: a crawl waits {crawl_seconds} seconds, as DCC_LIST_TIMEOUT says.")
+            limit = mark("This was only a trial: a crawl waits {crawl_seconds} s, as DCC_LIST_TIMEOUT says.")
         text = mark(
-            "listing {shown} was not done within {seconds} seconds; {entries} entries had come by then. Ask whoever "
+            "listing {shown} was not done within {seconds} s; entries that had come by then: {entries}. Ask whoever "
             "runs the server why it is slow. {limit}"
         )
         count, told = self.entries if entries is None else entries, message(limit, crawl_seconds=self.crawl_seconds)

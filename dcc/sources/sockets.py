@@ -50,7 +50,7 @@ def open_socket(label: Message | str, endpoint: Endpoint, timeout: float) -> soc
     where = f"{endpoint.host} port {endpoint.port}"
     if failure is None or isinstance(failure, TimeoutError):
         text = mark(
-            "no connection to {where} within {timeout} seconds. If it lasts, check the host name and port, that the "
+            "no connection to {where} within {timeout} s. If it lasts, check the host name and port, that the "
             "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
         )
         raise SourceTimeoutError(text, source=label, where=where, timeout=timeout) from failure
@@ -72,7 +72,7 @@ def _resolve(label: Message | str, endpoint: Endpoint, timeout: float) -> list[_
             lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout, NAME_SERVICE
         )
     except TimeoutError:
-        text = mark("the name service did not answer for {host} within {timeout} seconds. Try again.")
+        text = mark("the name service did not answer for {host} within {timeout} s. Try again.")
         raise SourceTimeoutError(text, source=label, host=endpoint.host, timeout=timeout) from None
     except Exception as error:
         text = mark("the host '{host}' could not be found ({reason}). If it lasts, check the host name.")

@@ -6,8 +6,10 @@ other documents as far as these are checked together.
 
 from __future__ import annotations
 
+import os
+import stat
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -20,11 +22,12 @@ from dcc.archives.extraction import ignored_problem
 from dcc.converters.base import Converter, SubmittedFile
 from dcc.converters.conversion import all_converters, convert_file, converter_for, kinds_of
 from dcc.documents.schema_set import SchemaSet
-from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchError, NotFoundError
+from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchError, ConfigurationError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import KNOWN_CENTRES, MANIFEST_ENDINGS, Action, is_archive, is_document
 from dcc.outcomes import Problem
 from dcc.runtime.clock import utc_today
+from dcc.runtime.disk_space import is_full
 from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.settings import Settings
@@ -70,15 +73,16 @@ def check_paths(
     an archive may have any name; a name that does not conform is a warning, and the root element decides its kind. A
     directory `edit` or `delete` around a file is its action. The rules judge by `reference`; without any, documents are
     only validated. The checksum and manifest of an archive are checked with it. As many threads as `settings` say check
-    the files; all are done when this returns, and the verdicts are read from disk. Raises NotFoundError if there is
-    nothing at a path to check, and OSError if it cannot be read.
+    the files; all are done when this returns, and the verdicts are read from disk. A file or folder that cannot be read
+    has a verdict that says so. Raises NotFoundError if there is nothing at a path to check.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     checker = ArchiveChecker(Setup.from_settings(settings.model_copy(update={"min_free_bytes": 0}), known), schemas)
     all_converters()
     named = list(paths)
-    files = [file for path in named for file in _files_at(path)]
-    if not files:
+    closed: list[PathVerdict] = []
+    files = [file for path in named for file in _files_at(path, closed)]
+    if not files and not closed:
         raise NotFoundError(f"{named[0]} is checked with the archive that it lies beside. Name the archive.")
     # Threads that get one document at a time wait for each other more than they work.
     at_once = min(_MAX_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
@@ -90,7 +94,7 @@ def check_paths(
             check = _Check(settings, known, checker, judge)
             with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
                 try:
-                    for draft in chain.from_iterable(pool.map(check.files, shares)):
+                    for draft in chain(closed, chain.from_iterable(pool.map(check.files, shares))):
                         kept.keep(draft)
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
@@ -116,23 +120,42 @@ def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVe
 
 def skipped_files(paths: Iterable[Path]) -> list[Path]:
     """The files in directories whose names are of no archive, document or table, nor of what lies beside an archive."""
-    below = [file for path in paths if path.is_dir() for file in _files_below(path)]
+    below = [file for path in paths for file in _files_below(path)]
     return [file for file in below if not _is_submission(file.name) and not _lies_beside(file.name)]
 
 
-def _files_at(path: Path) -> list[Path]:
-    if not path.exists():
-        raise NotFoundError(f"{path} does not exist. Name an archive, a document, a table, or a directory of them.")
+def _files_at(path: Path, closed: list[PathVerdict]) -> list[Path]:
+    """The files to check at a path; verdicts on folders that cannot be read are put into `closed`."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(
+            f"{path} does not exist. Name an archive, a document, a table, or a directory of them."
+        ) from None
+    except OSError:
+        # The reason is told where it is checked.
+        return [path]
     if not path.is_dir():
         return [] if _lies_beside(path.name) else [path]
-    files = [file for file in _files_below(path) if _is_submission(file.name)]
-    if not files:
+    closed_before = len(closed)
+    below = _files_below(path, lambda error: closed.append(_unreadable(Path(error.filename), error)))
+    files = [file for file in below if _is_submission(file.name)]
+    if not files and len(closed) == closed_before:
         raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name the files to check.")
     return files
 
 
-def _files_below(folder: Path) -> list[Path]:
-    return sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.parts)
+def _files_below(folder: Path, on_error: Callable[[OSError], None] | None = None) -> list[Path]:
+    """The files in a folder and those below it, also what cannot be seen; `on_error` takes why a folder is unread."""
+    found = [Path(parent, name) for parent, _, names in os.walk(folder, onerror=on_error) for name in names]
+    return sorted((file for file in found if _may_be_file(file)), key=lambda file: file.parts)
+
+
+def _may_be_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
 
 
 def _is_submission(name: str) -> bool:
@@ -153,7 +176,16 @@ class _Check:
     judge: Judge | None
 
     def files(self, paths: Sequence[Path]) -> list[PathVerdict]:
-        return [self._file(path) for path in paths]
+        return [self._verdict(path) for path in paths]
+
+    def _verdict(self, path: Path) -> PathVerdict:
+        try:
+            return self._file(path)
+        except OSError as error:
+            # Without room or a folder for temporary files, none can be checked.
+            if is_full(error) or not str(error.filename or path).startswith(str(path)):
+                raise
+            return _unreadable(path, error)
 
     def _file(self, path: Path) -> PathVerdict:
         if is_document(path.name):
@@ -231,6 +263,11 @@ class _Check:
         if self.judge is not None:
             self.judge.judge(draft, path, _action_of(path), name)
         return draft
+
+
+def _unreadable(path: Path, error: OSError) -> PathVerdict:
+    text = mark("{path} cannot be read: {reason}. See that it is there and that you may read it, then check it again.")
+    return PathVerdict(str(path), [Problem.of(ConfigurationError(text, path=path, reason=error.strerror or error))])
 
 
 def _action_of(path: Path) -> Action:

@@ -16,7 +16,7 @@ from dagster import AssetKey, MetadataValue
 from dcc.data_outcomes import SubmissionData
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import MemberIgnoredError
-from dcc.messages import count_of
+from dcc.messages import byte_size, count_of
 from dcc.outcomes import HELD, DocumentOutcome, Problem, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
@@ -207,7 +207,7 @@ def links_to_steps(partition: str, excluding: AssetKey) -> list[Link]:
 def _received(outcome: SubmissionOutcome) -> str | None:
     if outcome.size_bytes is None or not outcome.transfer_seconds:
         return None
-    return f"{outcome.size_bytes:,} bytes in {outcome.transfer_seconds:.1f} s from {outcome.source or 'its source'}."
+    return f"{byte_size(outcome.size_bytes)} in {outcome.transfer_seconds:.1f} s from {outcome.source or 'its source'}."
 
 
 def _transfer(outcome: SubmissionOutcome) -> Metadata:

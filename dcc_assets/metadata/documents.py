@@ -17,6 +17,7 @@ from dcc.data_outcomes import DocumentData, FindingEntry, SubmissionData, left_o
 from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import InternalFaultError, StagedDocumentLostError
 from dcc.messages import count_of
+from dcc.outcomes import WAS_CONFIRMED
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
 from dcc.rules.catalogue import GROUPS, RuleGroup
@@ -51,7 +52,7 @@ _HELD: Final = _advice(
     Actor.DCC,
     "See what it would change: `dcc data plan`. Ask the centre whether it wants this, then run `dcc data confirm`.",
 )
-_CONFIRMED: Final = _advice(Actor.NOBODY, "No action needed: it was confirmed, and the next session applies it.")
+_CONFIRMED: Final = _advice(Actor.NOBODY, f"No action needed: it {WAS_CONFIRMED}.")
 _WITHDRAWN: Final = _advice(
     Actor.NOBODY,
     "No action needed: it was withdrawn with `dcc data undo`. `dcc retry` loads it again.",

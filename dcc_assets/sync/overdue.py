@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.transactions import run_reading
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import DagsterStorageError, DccError
-from dcc.messages import Message, mark, message
+from dcc.messages import Message, count_of, mark, message
 from dcc.reports.overdue import (
     CentreActivity,
     CrawledSource,
@@ -169,7 +169,7 @@ def _of_centre(centre: str) -> Metadata:
 
 
 def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckVerdict:
-    within = f"{settings.crawl_overdue_hours:g} hours"
+    within = count_of(settings.crawl_overdue_hours, "hour")
     metadata: Metadata = {"crawled": source.due.description, **_of_centre(source.centre)}
     if source.due.why is DueReason.PAUSED:
         return CheckVerdict(graph.CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
@@ -177,7 +177,7 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckV
         passed = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
         return CheckVerdict(graph.CRAWL_OVERDUE, True, passed, metadata)
     reason = message(
-        mark("It was last listed as a whole: {when}; that must be within {hours} hours (DCC_CRAWL_OVERDUE_HOURS)."),
+        mark("It was last listed as a whole: {when}; that must be within {hours} h (DCC_CRAWL_OVERDUE_HOURS)."),
         when=Message(mark("never")) if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC",
         hours=settings.crawl_overdue_hours,
     )
@@ -193,7 +193,7 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckV
 
 
 def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVerdict:
-    within = f"{centre.within_days} days"
+    within = count_of(centre.within_days, "day")
     metadata = _of_centre(centre.centre)
     if not centre.silent:
         return CheckVerdict(
@@ -208,7 +208,7 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVe
     elif centre.within_days > settings.centre_silent_days:
         why = Message(mark("it usually submits less often"))
     reason = message(
-        mark("{centre} has submitted {when}; it counts as silent after {days} days ({why})."),
+        mark("{centre} has submitted {when}; days after which it counts as silent: {days} ({why})."),
         centre=centre.centre,
         when=when,
         days=centre.within_days,
@@ -222,15 +222,15 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVe
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> CheckVerdict:
     days = settings.overdue_days
     if late is None:
-        passed = f"Nothing older than {days} days is left behind."
+        passed = f"Nothing older than {count_of(days, 'day')} is left behind."
         return CheckVerdict(graph.SUBMISSIONS_OVERDUE, True, passed, {"waiting": 0, "failed": 0, **_of_centre(centre)})
     parts = []
     if late.waiting:
-        parts.append(message(mark("{number} older than {days} days wait"), number=late.waiting, days=days))
+        parts.append(message(mark("{number} waiting"), number=late.waiting))
     if late.failed:
-        failed = mark("{number} older than {days} days failed and are neither corrected nor removed")
-        parts.append(message(failed, number=late.failed, days=days))
-    reason = message(mark("Archives of {centre}: {parts} (DCC_OVERDUE_DAYS)."), centre=centre, parts=parts)
+        parts.append(message(mark("{number} failed and neither corrected nor removed"), number=late.failed))
+    late_ones = mark("Archives of {centre} that are older than DCC_OVERDUE_DAYS ({days}): {parts}.")
+    reason = message(late_ones, centre=centre, days=days, parts=parts)
     who = ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(submission)] for submission in late.zips))
     what = mark(
         "Waiting archives: see `dcc doctor`, then `dcc crawl`; held documents wait for `dcc data confirm`. Failed "

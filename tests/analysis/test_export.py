@@ -245,7 +245,7 @@ def test_a_directory_that_cannot_be_made_or_cleared_is_told(filled: Engine, tmp_
     export_measurements(filled, directory)
     (directory / f".{'0' * 32}.part").mkdir()
     for place in (directory, in_file):
-        with pytest.raises(ExportError, match="could not be written"):
+        with pytest.raises(ExportError, match="cannot be written"):
             export_measurements(filled, place)
 
 

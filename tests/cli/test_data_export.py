@@ -94,7 +94,7 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
         (("-", "--partitioned"), "Name one instead of -"),
         (("-", "--format", "parquet"), "is written as csv"),
         ((tmp_path / "x.csv", "--format", "parquet"), "is written as csv"),
-        ((tmp_path / "missing" / "x.csv",), "could not be written: No such file"),
+        ((tmp_path / "missing" / "x.csv",), "cannot be written: No such file"),
     ):
         assert said in filled.error("data", "export", *arguments, exit_code=2)
     assert not (tmp_path / "weights.txt").exists()

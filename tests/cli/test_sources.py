@@ -92,7 +92,7 @@ def test_an_ftp_server_is_added_and_tested(dcc: Dcc, ftp_server: Share) -> None:
         {"action": "delete", "missing": True, "zips": 0, "ignored": 0},
     ]
     assert "edit: holds 1 archive\n" in dcc("source", "test", 1).stdout
-    assert "no sftp server" in dcc.error("source", "test", 1, "--accept-host-key", exit_code=2)
+    assert "has no --accept-host-key" in dcc.error("source", "test", 1, "--accept-host-key", exit_code=2)
 
 
 def test_a_source_without_any_of_the_three_folders_is_told(dcc: Dcc, tmp_path: Path) -> None:
@@ -197,6 +197,9 @@ def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) ->
     assert "No file source 9" in dcc.error("source", "set-state", 9, "removed", exit_code=2)
     assert "No file source 9" in dcc.error("source", "remove", 9, exit_code=2)
     dcc("source", "set-state", 1, "nonsense", exit_code=2)
+    for option, value in (("--hostname", "x.invalid"), ("--username", "dcc"), ("--accesskey", "env:X")):
+        told = dcc.error("source", "change", 1, option, value, exit_code=2)
+        assert f"protocol file has no {option}: leave that out. It has --base-path, --depth." in told
 
 
 def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
@@ -313,8 +316,8 @@ def test_adding_a_source_whose_listing_trickles_ends_soon(dcc: Dcc, monkeypatch:
         added = dcc("source", "add", *place)
     assert time.monotonic() - began < 15
     assert added.stdout == "1\n"
-    assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
-    assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
+    assert re.search(r"add: [1-9]\d* entr(y|ies) came within 1 s; the trial stops there\.", added.stderr)
+    assert "A crawl waits 300 s, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "does not work yet" not in added.stderr
 
 
@@ -409,7 +412,7 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     assert told in dcc.json("crawl")["notices"][0]
     (reason, *_) = dcc.json("source", "why", 1)
     assert (reason["entry"], reason["why"]) == (None, "not due")
-    assert "It failed 2 times in a row, so that it is left alone until 20" in reason["reason"]
+    assert "Failures in a row: 2. It is left alone until 20" in reason["reason"]
     assert "`dcc source resume 1`" in reason["reason"]
     until_the_next_second()
     resumed = dcc("source", "resume", 1).stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from dcc.cli.shell.output import byte_size
+from dcc.messages import byte_size
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import SessionStatistics
 from tests.cli.conftest import Dcc

@@ -1,8 +1,11 @@
 """`dcc validate`, `example` and `manifest`: what a centre runs before it uploads."""
 
+import errno
 import hashlib
 import json
+import os
 import zipfile
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -215,13 +218,45 @@ def test_a_further_centre_code_can_be_named(bare_dcc: Dcc, tmp_path: Path) -> No
     bare_dcc("validate", "--centre", "New_Centre", path)
 
 
-def test_what_is_not_there_or_cannot_be_read_ends_with_2(bare_dcc: Dcc, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_told_and_the_others_are_checked(
+    bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "export"
+    closed = folder / "closed"
+    closed.mkdir(parents=True)
+    good, vanished = put(folder, NAME, specimens()[NAME]), folder / "H.2013-10-31.2.specimen.impc.xml"
+    vanished.symlink_to("nowhere")
+    broken = folder / "H.2013-10-31.1.impc.zip"
+    broken.symlink_to("/proc/self/mem")
+    listed = os.scandir
+
+    def listing(path: str | int) -> Iterator[os.DirEntry[str]]:
+        if path == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    reasons = {
+        closed: "Permission denied",
+        vanished: "No such file or directory",
+        broken: "Input/output error",
+        Path("/proc/self/mem"): "Input/output error",
+    }
+    told = bare_dcc("validate", "--json", folder, "/proc/self/mem", exit_code=1).stdout
+    errors = {verdict["path"]: [error["message"] for error in verdict["errors"]] for verdict in json.loads(told)}
+    advice = "See that it is there and that you may read it, then check it again."
+    assert errors == {str(good): []} | {
+        str(path): [f"{path} cannot be read: {reason}. {advice}"] for path, reason in reasons.items()
+    }
+    assert "5 files checked, 4 not valid." in bare_dcc("validate", folder, "/proc/self/mem", exit_code=1).stderr
+    assert f"{closed} cannot be read" in bare_dcc("validate", closed, exit_code=1).stdout
+
+
+def test_what_is_not_there_ends_with_2(bare_dcc: Dcc, tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     for name in ("nothing.zip", "."):
         assert "Name " in bare_dcc.error("validate", folder / name, exit_code=2)
-    unreadable = "/proc/self/mem"
-    assert f"{unreadable} cannot be read" in bare_dcc.error("validate", unreadable, exit_code=2)
     bare_dcc.environment["DCC_XSD_DIR"] = str(tmp_path)
     assert "DCC_XSD_DIR" in bare_dcc.error("validate", put(tmp_path, NAME, WRONG), exit_code=2)
 

@@ -167,12 +167,12 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     "rows": (
         SPECIMEN,
         f"{ANIMALS}\n{ANIMAL}\n , \n{ANIMAL},more\nless\n".encode(),
-        [(4, "", "The row has 10 cells, and the table 9 columns."), (5, "", "The row has 1 cells")],
+        [(4, "", "Cells of the row: 10; columns of the table: 9."), (5, "", "Cells of the row: 1;")],
     ),
     "every row": (
         SPECIMEN,
         f"{ANIMALS}\n{ANIMAL},\n".encode(),
-        [(2, "", "The row has 10 cells, and the table 9 columns.")],
+        [(2, "", "Cells of the row: 10; columns of the table: 9.")],
     ),
     "kind": (
         SPECIMEN,
@@ -195,7 +195,7 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     "long cell": (SPECIMEN, f"{ANIMALS}\n{'x' * 200_000}".encode(), [(2, "", "field larger than field limit")]),
     "long line": (SPECIMEN, f"{ANIMALS}\n{',' * 2_000_000}".encode(), [(2, "", "a row is longer than")]),
     "row of lines": (SPECIMEN, (f"{ANIMALS}\n" + '"\n",' * 300_000).encode(), [(2, "", "a row is longer than")]),
-    "blank rows": (SPECIMEN, (ANIMALS + "\n" * 1_100_000 + "x").encode(), [(1_100_001, "", "The row has 1 cells")]),
+    "blank rows": (SPECIMEN, (ANIMALS + "\n" * 1_100_000 + "x").encode(), [(1_100_001, "", "Cells of the row: 1;")]),
     "many columns": (EXPERIMENT, b"x" + b"," * 10_000, [(1, "", "The table has 10,001 columns; 10,000 are the most.")]),
 }
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey, DagsterInstance, EventLogEntry
@@ -120,17 +121,25 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
     assert "disk full" in caplog.text
 
 
-def test_after_a_failure_of_the_work_nothing_counts_as_shown(dagster: Dagster) -> None:
+@pytest.mark.parametrize("fails", ["nothing", "the work", "the store"])
+def test_only_what_is_stored_counts_as_shown_and_nothing_after_a_failure(
+    fails: str, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noted: list[str] = []
+    if fails == "the store":
+        monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", raising(OSError("disk full")))
 
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
-            recorder.when_stored(lambda: noted.append("shown"))
-            raise ValueError("the work")
+            recorder.record([PartitionReport("one", (MaterialisedPartition(ASSET, {}),))])
+            for name in ("first", "second"):
+                recorder.when_stored(partial(noted.append, name))
+            if fails == "the work":
+                raise ValueError("the work")
 
-    with pytest.raises(ValueError, match="the work"):
+    with suppress(DagsterStorageError, ValueError):
         work()
-    assert noted == []
+    assert noted == (["first", "second"] if fails == "nothing" else [])
 
 
 def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagster: Dagster) -> None:

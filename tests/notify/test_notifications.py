@@ -41,6 +41,7 @@ from tests.support.installations import MODIFIED, Folder, Installation, note_upl
 from tests.support.mail_server import MailServerForTests, Starter
 from tests.support.ports import free_port
 from tests.support.raising import raising
+from tests.support.sent_statements import sent_statements
 from tests.support.session_reports import session_report
 
 WRANGLER = "wrangler@dcc.example"
@@ -184,6 +185,20 @@ def test_what_waits_to_be_confirmed_is_not_said_to_need_a_correction(mailing: Ma
         assert BAD in wrong.partition("What needs a correction")[2]
         assert GOOD not in wrong
         assert GOOD in waits
+
+
+def test_what_only_messages_need_is_not_read_for_a_session_without_news(mailing: Mailing) -> None:
+    def reads(session: int) -> int:
+        with sent_statements(mailing.tracker) as sent:
+            in_reading(mailing.tracker, collect_digests, mailing.settings, session)
+        return len(sent)
+
+    mailing.folder.put(GOOD)
+    news = mailing.run_session()
+    until_the_next_second()
+    quiet = mailing.run_session()
+    # The MD5s, the ids of centres, what is proposed of them, and who they are.
+    assert reads(news.id) - reads(quiet.id) >= 4
 
 
 def test_open_proposals_of_withdrawals_are_mentioned(installation: Installation, mailing: Mailing) -> None:

@@ -273,6 +273,11 @@ C18: the settings leave judging out
 C18: the log has fewer findings by an earlier setting
     tracker: UPDATE xml_log SET exception_id = {_MORE} WHERE id = {_newest("xml_log", condition=_E4)}
 
+C18: documents that are not applied
+    qc: UPDATE document SET state = 'undone'
+C18: the findings of those, which their logs lost
+    tracker: UPDATE xml_log SET cleared = '2026-01-01'
+
 C18: more was found than is recorded
     qc: INSERT INTO finding (document_id, rule, severity, message, is_active, created)
     VALUES ({_WARNED}, 'more', 'warning', 'And more.', 1, '2026-01-01 00:00:00')

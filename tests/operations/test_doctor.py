@@ -112,7 +112,7 @@ class TestExamining:
             ("e", "failed"),
         ]
         assert found[1].finding.message.startswith("The check failed: RuntimeError: with *** (line ")
-        assert found[3].finding.message == "It was not done within 1 seconds."
+        assert found[3].finding.message == "It was not done within 1 second."
         assert found[6].finding == failed("e", "Correct DCC_STAGING.", "dcc explain configuration")
 
     def test_the_worst_verdict_counts_and_an_error_is_shown_whole_with_what_explains_it(self) -> None:
@@ -296,11 +296,11 @@ class TestMachine:
         ("free", "more_files", "to_stay_free", "verdict", "said"),
         [
             (0, 20_000, 0, "failed", "nothing can be written there"),
-            (10, 20_000, 10, "failed", "10 must stay so (DCC_MIN_FREE_BYTES)"),
+            (10, 20_000, 10, "failed", "10 B must stay so (DCC_MIN_FREE_BYTES)"),
             (500, 9_999, 10, "warning", "only 9,999 more files fit there"),
             (19, 20_000, 10, "warning", "it is nearly full"),
             (1, 20_000, 0, "warning", "it is nearly full"),
-            (20, 10_000, 10, "ok", ""),
+            (20, 10_000, 10, "ok", "20 B of 1.0 kB are free"),
         ],
     )
     def test_disks_that_are_full_or_nearly_so(

@@ -452,7 +452,7 @@ def test_what_took_the_place_of_an_archive_meanwhile_stays_and_is_not_told_to_be
     cleaned = clean(failed.tracker, at_once(failed), decisions)
     assert (cleaned.bytes, cleaned.changed, failed.staged()) == (4, [ZIP], {ZIP: b"another"})
     (removal,) = in_reading(failed.tracker, submission_story, KEY).removals
-    assert removal.message.startswith("Its documents (4 bytes) went")
+    assert removal.message.startswith("Its documents (4 B) went")
 
 
 def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,16 +76,18 @@ def test_fifty_thousand_parameters_in_one_procedure_are_kept(qc_database: Engine
 @only_sqlite
 def test_texts_too_long_for_their_columns_are_refused_and_the_rest_of_the_document_is_kept(qc_database: Engine) -> None:
     limits = {
-        "experiment_id": (255, experiment("x" * 256)),
-        "sequence_id": (255, experiment("E1", sequence_id="1" * 256)),
-        "specimen_id": (255, experiment("E1", ("S1", "𝒮" * 256))),
-        "procedure_id": (64, experiment("E1", procedure_id="P" * 65)),
+        "experimentID": (255, experiment("x" * 256)),
+        "sequenceID": (255, experiment("E1", sequence_id="1" * 256)),
+        "specimenID": (255, experiment("E1", ("S1", "𝒮" * 256))),
+        "procedureID": (64, experiment("E1", procedure_id="P" * 65)),
+        # A year may have any number of digits.
+        "dateOfExperiment": (16_000, experiment("E1")._replace(date=f"{'1' * 16_000}-01-01")),
     }
     applied = apply(qc_database, ADD, experiment("E0"), *(bad for _, bad in limits.values()), experiment("E2"))
     assert len(applied.findings) == len(limits)
-    for finding, (column, (limit, bad)) in zip(applied.findings, limits.items(), strict=True):
+    for finding, (attribute, (limit, bad)) in zip(applied.findings, limits.items(), strict=True):
         assert (finding.rule, finding.entity_kind, finding.line) == ("Q1", "experiment", bad.line)
-        assert f"{column} holds {limit}" in finding.message
+        assert f" characters and {attribute} holds {limit:,}: nothing of the experiment" in finding.message
         assert finding.value == bad.experiment_id[:255]
     kept = list(in_reading(qc_database, load_document, applied.document_id))
     assert [one.experiment_id for one in kept if isinstance(one, Experiment)] == ["E0", "E2"]

@@ -107,7 +107,7 @@ def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     ((subject, text),) = told(server)
     assert "2 more changes" in subject
     assert "H has submitted its last new archive" in text
-    assert "Archives of H: 1 older than 3 days wait" in text
+    assert "Archives of H that are older than DCC_OVERDUE_DAYS (3): 1 waiting" in text
     assert text.count("Who acts: DCC. ") == 3
     folder.put("add/H.2013-11-30.1.impc.zip")
     crawl(installation, dagster)

@@ -129,7 +129,7 @@ def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(install
     for failures in (1, 2, 3):
         result = installation.crawl()
         assert result.crawls[folder.source_id].then.startswith("failed 3 times") == (failures == 3)
-    told = "failed 3 times in a row, so that it is left alone until"
+    told = "Failures in a row: 3. It is left alone until"
     assert told in " ".join(in_reading(installation.tracker, session_report, result.id).text.split())
     empty = installation.crawl()
     assert empty.crawls == {}

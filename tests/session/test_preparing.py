@@ -138,15 +138,15 @@ def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Pa
     content = write_document(EXPERIMENT, said)
     assert prepare({NAME: content}) == {}
     document = only(target, content)
-    entries = [(kind, row_id, excess and excess.column) for _, kind, _, _, row_id, excess in entries_of(document)]
+    entries = [(kind, row_id, excess and excess.name) for _, kind, _, _, row_id, excess in entries_of(document)]
     assert entries == [
         (None, None, None),
-        (None, None, "centre_block.centre"),
+        (None, None, "centreID"),
         ("experiment", 1, None),
-        ("experiment", None, "experiment.experiment_id"),
-        ("experiment", None, "experiment.procedure_id"),
+        ("experiment", None, "experimentID"),
+        ("experiment", None, "procedureID"),
         ("experiment", None, None),
-        ("line", None, "line.colony_id"),
+        ("line", None, "colonyID"),
         ("housing", 1, None),
     ]
     assert not document.whole

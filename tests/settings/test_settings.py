@@ -414,6 +414,21 @@ def test_what_a_url_of_reference_data_asks_with_is_not_shown(url: str, shown: st
         assert SECRET not in redacted(f"Asked {url} and got nothing.")
 
 
+@pytest.mark.parametrize(
+    ("query", "said", "shown"),
+    [
+        ("page=2&token=t0ken-1", "no such token: t0ken-1", "no such token: ***"),
+        ("page=2&id=identifier-of-16", "of identifier-of-16", "of ***"),
+        ("page=2&unnamed-token-of-a-server", "what is unnamed-token-of-a-server?", "what is ***?"),
+        ("t0ken-2", "what is t0ken-2?", "what is ***?"),
+        ("page=2&columns=all", "all columns of page=2", "all columns of page=2"),
+    ],
+)
+def test_a_token_in_a_url_is_hidden_where_a_server_repeats_it_alone(query: str, said: str, shown: str) -> None:
+    load_settings(reference_colonies=f"https://h.example/x.csv?{query}")
+    assert redacted(said) == shown
+
+
 @pytest.mark.parametrize(("old", "new"), sorted(NEW_NAMES.items()))
 def test_a_renamed_setting_is_read_by_its_old_name_with_a_warning_that_names_the_new_one(
     old: str, new: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

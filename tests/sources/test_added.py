@@ -144,7 +144,7 @@ def test_a_package_declares_the_traits_of_its_protocol(monkeypatch: pytest.Monke
     for address, needs in ((replace(tape, base_path=""), "--base-path"), (replace(ADDRESS, hostname=""), "--hostname")):
         with pytest.raises(ConfigurationError, match=needs):
             checked_address(address)
-    with pytest.raises(ConfigurationError, match="lists no folders"):
+    with pytest.raises(ConfigurationError, match="has no --depth"):
         checked_address(replace(ADDRESS, extent=Extent(depth=1)))
 
 
@@ -154,7 +154,7 @@ def test_a_protocol_of_a_package_that_uses_tls_takes_certificates(monkeypatch: p
 
     install(monkeypatch, secure=Secure)
     assert tls_trust("secure", None, (FINGERPRINT,)).fingerprints == [FINGERPRINT]
-    with pytest.raises(ConfigurationError, match="shows no TLS certificate"):
+    with pytest.raises(ConfigurationError, match="has no --tls-fingerprint"):
         tls_trust("acme", None, (FINGERPRINT,))
 
 

@@ -139,6 +139,6 @@ def test_a_listing_that_trickles_ends_by_the_limit_of_the_whole_which_is_named(
     assert listing.error is not None
     assert listing.error.short_name() == "SourceTimeoutError"
     said = str(listing.error)
-    assert "was not done within 0.75 seconds" in said
+    assert "was not done within 0.75 s;" in said
     assert "DCC_LIST_TIMEOUT sets the limit for all directories of a file source together." in said
     assert " 0 entries had come" not in said

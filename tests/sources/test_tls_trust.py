@@ -205,7 +205,7 @@ def test_a_handshake_that_stalls_ends_with_the_limit_of_the_login() -> None:
         greeting(b"234 Begin\r\n")(connection)
 
     began = time.monotonic()
-    with serving(stall) as (hostname, _), pytest.raises(SourceTimeoutError, match="the TLS handshake within 1 seconds"):
+    with serving(stall) as (hostname, _), pytest.raises(SourceTimeoutError, match="the TLS handshake within 1 s"):
         connect(source(SourceProtocol.FTPS, hostname), Settings(login_timeout=1, idle_timeout=10))
     assert time.monotonic() - began < 5
 

@@ -175,16 +175,16 @@ def test_files_of_a_directory_are_told_of_in_the_order_of_their_names_however_lo
     ]
 
 
-def test_a_file_that_cannot_be_read_ends_the_check_of_its_directory(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_check_of_a_directory(tmp_path: Path) -> None:
     for number in range(1, 30):
         (tmp_path / f"J.2013-10-31.{number}.experiment.impc.xml").write_text(MINIMAL)
 
-    class Unreadable:
+    class OnFullDisk:
         def __contains__(self, centre: object) -> bool:
-            raise OSError(5, "Input/output error")
+            raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="Input/output"):
-        check_paths([tmp_path], SETTINGS, Unreadable(), SCHEMAS)
+    with pytest.raises(OSError, match="No space left"):
+        check_paths([tmp_path], SETTINGS, OnFullDisk(), SCHEMAS)
 
 
 def test_what_is_missing_takes_little_memory_however_much_it_is(tmp_path: Path) -> None:

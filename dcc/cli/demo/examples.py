@@ -14,14 +14,14 @@ from typing import Any, Final
 import click
 
 from dcc.cli.demo.submissions import PROJECTS, archive, damaged, experiment_document, specimen_document
-from dcc.cli.shell.context import json_option, writing_errors
+from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_result, printable
 from dcc.converters.base import form_of
 from dcc.documents.contents import Block, Content, Experiment, Specimen
 from dcc.errors import ConfigurationError
 from dcc.naming import DocumentKind
-from dcc.runtime.private_files import replacement_file
+from dcc.runtime.private_files import replacement_file, writing_errors
 
 _ANIMALS = 24
 _MORE = 6

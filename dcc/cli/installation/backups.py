@@ -19,10 +19,10 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_result, printable, progress_shown, wants_json, warn
+from dcc.cli.shell.output import echo_json, echo_result, printable, progress_shown, wants_json, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
-from dcc.messages import count_of
+from dcc.messages import byte_size, count_of
 from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:

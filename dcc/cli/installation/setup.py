@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import get_completion_class
 
-from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_errors
+from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable, wants_json
 from dcc.configuration_file import NAME, VARIABLE, configuration_path
 from dcc.errors import ConfigurationError
-from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory, replacement_file
+from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory, replacement_file, writing_errors
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -9,8 +9,8 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, printable, wants_json, warn
-from dcc.messages import count_of
+from dcc.cli.shell.output import echo_json, echo_list, printable, wants_json, warn
+from dcc.messages import byte_size, count_of
 from dcc.phases import KeptPhase, Phase, Status
 from dcc.runtime.json_values import fields_of
 

@@ -10,9 +10,9 @@ from dcc.cli.sessions.session import crawl_json, session_json, session_line
 from dcc.cli.shell.context import json_option, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_wrapped, expected_text, printable, wants_json
+from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, expected_text, printable, wants_json
 from dcc.cli.sources.source import due_json, state_text
-from dcc.messages import count_of
+from dcc.messages import byte_size, count_of
 from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase, Status
 from dcc.runtime.json_values import fields_of

@@ -9,8 +9,9 @@ import click
 from dcc.cli.shell.context import json_option, reading_tracker
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_rows, echo_wrapped, printable, wants_json, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_rows, echo_wrapped, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
+from dcc.messages import byte_size
 from dcc.phases import Phase
 from dcc.runtime.json_values import fields_of, json_ready
 

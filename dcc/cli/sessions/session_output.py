@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.output import COLOURS, byte_size, printable, progress_bars, wants_json
+from dcc.cli.shell.output import COLOURS, printable, progress_bars, wants_json
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, SubmissionData
 from dcc.errors import BadFileNameError, UnreachableError
-from dcc.messages import count_of
+from dcc.messages import byte_size, count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, SubmissionOutcome
 from dcc.phases import Phase, State, Status
 from dcc.runtime.json_values import fields_of

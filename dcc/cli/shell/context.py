@@ -18,7 +18,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.redaction import keep_secret
-from dcc.runtime.private_files import replacement_file
+from dcc.runtime.private_files import replacement_file, writing_errors
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -205,18 +205,6 @@ def writing_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
     """
     with writing_errors(path), replacement_file(path, mode) as part:
         yield part
-
-
-@contextmanager
-def writing_errors(path: Path) -> Iterator[None]:
-    """Raise ConfigurationError if a file that a person named, or its folder, cannot be written in the block."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path} cannot be written: {error.strerror or error}. See to its directory, its permissions and its disk, "
-            "or name another."
-        ) from error
 
 
 def at_terminal() -> bool:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dcc.messages import byte_size
 from dcc.runtime.json_values import json_ready, json_text
 from dcc.runtime.legible_text import cell_width, legible, wrapped
 from dcc.runtime.logging_setup import log_plan
@@ -329,15 +330,3 @@ def expected_text(work: ExpectedWork) -> str:
     hours, minutes = divmod(int(work.seconds // 60), 60)
     about = f"about {hours} h {minutes} min" if hours else f"about {minutes} min" if minutes else "1 min at most"
     return ", ".join(filter(None, [size, about]))
-
-
-def byte_size(size: int | None) -> str:
-    """A number of bytes for people: `812 B`, `1.4 MB`; `-` if unknown."""
-    if size is None:
-        return "-"
-    value = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"

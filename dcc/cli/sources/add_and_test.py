@@ -33,6 +33,7 @@ from dcc.cli.sources.source import (
     checked_address,
     delta_option,
     listing_extent,
+    refuse_foreign_options,
     source_options,
     stored_address,
     tls_trust,
@@ -138,6 +139,9 @@ def add(
     policy_columns(**policy)
     settings = settings_from_environment()
     missing = _missing_options(protocol, **place)
+    if protocol:
+        named = {"--hostname": place["hostname"], "--username": place["username"], "--accesskey": accesskey}
+        refuse_foreign_options(protocol, named | {"--accept-host-key": accept_host_key})
     given = SourceAddress(
         id=0,
         protocol=protocol or "",
@@ -308,8 +312,7 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
     from dcc.sources.sftp.ssh import fetch_host_key
     from dcc.tracker.register import source_addresses
 
-    if not address.traits.uses_ssh:
-        raise ConfigurationError(f"{address.label} is no sftp server and has no host key. Leave --accept-host-key out.")
+    refuse_foreign_options(address.protocol, {"--accept-host-key": True})
     shown = fetch_host_key(address.hostname, settings)
     with writing(tracker) as connection:
         old = source_addresses.pinned_keys(connection, address.id)

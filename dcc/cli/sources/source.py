@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -69,7 +69,7 @@ def checked_address(address: SourceAddress) -> SourceAddress:
     """The address of a new source, a folder's as an absolute path. Raises ConfigurationError for an invalid one."""
     from dcc.sources.access import parse_hostname
 
-    _require_lists_folders(address.protocol, address.extent)
+    refuse_foreign_options(address.protocol, {"--depth": address.extent.depth})
     if not address.traits.has_server:
         if not address.base_path:
             raise ConfigurationError(
@@ -85,9 +85,25 @@ def checked_address(address: SourceAddress) -> SourceAddress:
     return address
 
 
-def _require_lists_folders(protocol: str, extent: Extent) -> None:
-    if extent.depth and not traits_of(protocol).lists_folders:
-        raise ConfigurationError(f"A source of the protocol {protocol} lists no folders. Leave --depth out.")
+def refuse_foreign_options(protocol: str, given: Mapping[str, object]) -> None:
+    """Raise ConfigurationError for options with a value that sources of a protocol do not have."""
+    traits = traits_of(protocol)
+    has_login = traits.has_server or not traits.is_local
+    has = {
+        "--base-path": True,
+        "--hostname": traits.has_server,
+        "--username": has_login,
+        "--accesskey": has_login,
+        "--accept-host-key": traits.uses_ssh,
+        "--tls-ca": traits.uses_tls,
+        "--tls-fingerprint": traits.uses_tls,
+        "--depth": traits.lists_folders,
+    }
+    if foreign := [option for option, value in given.items() if value and not has[option]]:
+        own = ", ".join(option for option, is_own in has.items() if is_own)
+        raise ConfigurationError(
+            f"A source of the protocol {protocol} has no {' and no '.join(foreign)}: leave that out. It has {own}."
+        )
 
 
 def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
@@ -143,10 +159,7 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
     from dcc.sources.certificates import parse_fingerprint, read_authorities
     from dcc.tracker.register.source_addresses import TlsTrust
 
-    if (authorities or any(fingerprints)) and not traits_of(protocol).uses_tls:
-        raise ConfigurationError(
-            f"A source of the protocol {protocol} shows no TLS certificate. Leave --tls-ca and --tls-fingerprint out."
-        )
+    refuse_foreign_options(protocol, {"--tls-ca": authorities, "--tls-fingerprint": any(fingerprints)})
     return TlsTrust(
         None if authorities is None else read_authorities(Path(authorities).expanduser()) if authorities else [],
         [parse_fingerprint(text) for text in fingerprints if text] if fingerprints else None,
@@ -302,7 +315,8 @@ def change(
         if base_path and traits_of(entry.protocol).is_local:
             base_path = absolute_path(base_path)
         extent = listing_extent(depth, include, exclude, entry.extent)
-        _require_lists_folders(entry.protocol, extent)
+        given_place = {"--hostname": hostname, "--username": username, "--accesskey": accesskey}
+        refuse_foreign_options(entry.protocol, given_place | {"--depth": extent.depth})
         file_sources.change_source(
             connection,
             source_id,

@@ -24,10 +24,10 @@ from dcc.cli.shell.context import (
     writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, printable, wants_json, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_table, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ArchiveError, ConfigurationError, NotFoundError, StoredObjectLostError
-from dcc.messages import count_of
+from dcc.messages import byte_size, count_of
 from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:

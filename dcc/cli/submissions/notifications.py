@@ -14,6 +14,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, echo_result, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, TrackerUnreachableError
+from dcc.messages import byte_size
 from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, cent
             for line in one.message.text.splitlines():
                 click.echo(f"    {printable(line)}".rstrip())
             for attachment in one.message.attachments:
-                click.echo(f"    [{printable(attachment.name)}, {len(attachment.content):,} bytes]")
+                click.echo(f"    [{printable(attachment.name)}, {byte_size(len(attachment.content))}]")
         click.echo()
     if not planned:
         click.echo(_nothing(settings))

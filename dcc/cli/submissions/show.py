@@ -10,9 +10,9 @@ import click
 from dcc.cli.shell.context import json_option, parse_submission_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_list, echo_wrapped, printable, wants_json
+from dcc.cli.shell.output import COLOURS, echo_json, echo_list, echo_wrapped, printable, wants_json
 from dcc.errors import InternalFaultError
-from dcc.messages import count_of
+from dcc.messages import byte_size, count_of
 from dcc.outcomes import HELD
 from dcc.phases import Phase, Status
 from dcc.runtime.json_values import json_ready

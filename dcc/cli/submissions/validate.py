@@ -40,7 +40,7 @@ _UPLOAD = (
 
 @command(
     examples=["dcc validate H.2013-10-31.1.impc.zip", "dcc validate --json exports/ > verdicts.json"],
-    exits={0: "all valid", 1: "something is invalid", 2: "a path is missing"},
+    exits={0: "all valid", 1: "something is invalid or cannot be read", 2: "a path is missing"},
     offline=True,
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -89,19 +89,15 @@ def validate(
     judged_by = None
     if not schema_only:
         judged_by = load_shipped() if reference is None else _reference_data(reference, settings)
-    try:
-        verdicts = check_paths(paths, settings, known, schemas, judged_by)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{error.filename or paths[0]} cannot be read ({error.strerror}). Check the file and its permissions."
-        ) from error
-    manifests = [path / name for path in paths for name in MANIFEST_NAMES if (path / name).is_file()]
+    verdicts = check_paths(paths, settings, known, schemas, judged_by)
+    skipped = skipped_files(paths)
+    manifests = [file for file in skipped if file.parent in paths and file.name in MANIFEST_NAMES]
     for manifest in manifests:
         warn(f"{manifest} was not compared with the files: pack them, and validate the archive.")
-    if skipped := [str(path) for path in skipped_files(paths) if path not in manifests]:
+    if unchecked := [str(file) for file in skipped if file not in manifests]:
         warn(
-            f"{count_of(len(skipped), 'file')} not checked, since the name is of no archive, document or table: "
-            f"{_first_of(skipped, _SKIPPED_SHOWN)}."
+            f"{count_of(len(unchecked), 'file')} not checked, since the name is of no archive, document or table: "
+            f"{_first_of(unchecked, _SKIPPED_SHOWN)}."
         )
     note_facts(has_tracker=_has_tracker(settings))
     counts = _Counts()

@@ -10,9 +10,9 @@ import click
 from dcc.cli.shell.context import json_option, reading_tracker
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_list, wants_json
+from dcc.cli.shell.output import echo_list, wants_json
 from dcc.cli.submissions.selection import filter_of, filter_options
-from dcc.messages import count_of
+from dcc.messages import byte_size, count_of
 from dcc.phases import Status
 from dcc.runtime.json_values import json_ready
 

@@ -19,6 +19,7 @@ from dcc.databases.database import Database
 from dcc.databases.engines import disposed, open_url, parse_url
 from dcc.databases.schema import require_current
 from dcc.errors import DccError, fault_of
+from dcc.messages import count_of
 from dcc.qc.database import QC_DATABASE
 from dcc.settings import Settings
 
@@ -130,7 +131,8 @@ def run_all(checks: Sequence[DoctorCheck], environment: Environment) -> Iterator
             while (finding := found.get(timeout=environment.seconds_left)) is not None:
                 yield check, finding
         except queue.Empty:
-            yield check, failed(check.name, f"It was not done within {round(seconds, 1):g} seconds.", check.advice)
+            late = f"It was not done within {count_of(round(seconds, 1), 'second')}."
+            yield check, failed(check.name, late, check.advice)
 
 
 def _ask(check: DoctorCheck, environment: Environment, found: _Answers) -> None:

@@ -20,6 +20,7 @@ from dcc.databases.engines import database_label, disposed, first_unwritable
 from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DatabaseUnreachableError, DccError
+from dcc.messages import byte_size
 from dcc.operations.doctor.checks import CheckFinding, Environment, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import advice_on_writing
@@ -106,7 +107,7 @@ def _check_file(environment: Environment, database: Database, path: Path) -> Ite
     if size > _LARGE_WAL_BYTES:
         yield warning(
             subject,
-            f"{wal} has grown to {size:,} bytes.",
+            f"{wal} has grown to {byte_size(size)}.",
             "Something reads from the database without end; stop what does (dcc ui, a notebook), and it shrinks.",
         )
     yield _check_integrity(environment, subject, path)

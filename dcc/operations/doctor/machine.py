@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.databases.columns import MYSQL_FAMILY
+from dcc.messages import byte_size
 from dcc.operations.doctor.checks import CheckFinding, Environment, failed, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import advice_on_writing, is_full
@@ -87,13 +88,13 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
 
 def _check_room(subject: str, folder: Path, to_stay_free: int) -> CheckFinding:
     usage, inodes = shutil.disk_usage(folder), os.statvfs(folder)
-    free = f"{usage.free:,} of {usage.total:,} bytes are free on the disk of {folder}"
+    free = f"{byte_size(usage.free)} of {byte_size(usage.total)} are free on the disk of {folder}"
     if usage.free == 0 and not to_stay_free:
         return failed(subject, f"{free}: nothing can be written there.", "Free some space there: df, du")
     if usage.free <= to_stay_free:
         return failed(
             subject,
-            f"{free}, and {to_stay_free:,} must stay so (DCC_MIN_FREE_BYTES): nothing is downloaded.",
+            f"{free}, and {byte_size(to_stay_free)} must stay so (DCC_MIN_FREE_BYTES): nothing is downloaded.",
             "Free some space: dcc staging clean, then with --yes; or have a larger disk, and name it in DCC_STAGING.",
         )
     if inodes.f_files and inodes.f_favail < _FEWEST_INODES:

@@ -23,6 +23,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, exists
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
+from dcc.messages import byte_size, count_of
 from dcc.naming import Action
 from dcc.operations.staging.contents import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import SubmissionKey
@@ -277,9 +278,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
         return [f"Staging was not cleaned: {error}"]
     if not cleaned.removed:
         return []
-    return [
-        f"Removed {cleaned.bytes:,} bytes from staging, of {len(cleaned.removed):,} archives, parts and left-overs."
-    ]
+    return [f"Removed {count_of(len(cleaned.removed), 'entry')} of {byte_size(cleaned.bytes)} from staging."]
 
 
 def _decide(
@@ -339,8 +338,8 @@ def _row(connection: Connection, removed: RetentionDecision) -> list[dict[str, o
     nouns = {StagedKind.ARCHIVE: "archive", StagedKind.CONTENTS: "documents"}
     what = " and ".join(noun for kind, noun in nouns.items() if whole.of(kind))
     message = (
-        f"Its {what} ({whole.bytes:,} bytes) went from staging after {removed.age_days} days, since {removed.reason}. "
-        f"To have it there again: dcc retry {whole.key}"
+        f"Its {what} ({byte_size(whole.bytes)}) went from staging after {count_of(removed.age_days, 'day')}, since "
+        f"{removed.reason}. To have it there again: dcc retry {whole.key}"
     )
     kind = exception_id(connection, ArchiveRemovedError.short_name(), ArchiveRemovedError.summary())
     return [{"za_id": removed.known.za_id, "exception_id": kind, "message": message}]

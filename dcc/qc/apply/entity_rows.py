@@ -13,6 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, String, Table
 
 from dcc.databases.engines import attached
+from dcc.documents.forms import written_name
 from dcc.qc.models import DOCUMENT_TABLES, LIFETIME, MEASUREMENT, MEDIA, METADATA, RUN, STATUS_CODE
 from dcc.qc.rows.bulk import LineLoader, LoadedLines
 from dcc.qc.rows.lines import with_fields
@@ -23,6 +24,17 @@ from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
 """Columns with words of the platform's own, which always fit."""
+
+_WRITTEN: Final = {
+    "code": "statusCode",
+    "dimension_id": "id",
+    "region_end": "end",
+    "region_start": "start",
+    "sample_id": "localId",
+    "section_id": "localId",
+    "value": "dim",
+}
+"""The names in documents of columns that are not named for their fields."""
 
 _NOT_SAID: Final = {"is_current", "validity"}
 """The columns of entities that tell what became of them: prepared files do not know that."""
@@ -41,7 +53,7 @@ def _names(table: Table) -> tuple[str, ...]:
 
 def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
     return tuple(
-        (place, column.type.length or _LEXICAL_LIMIT, name)
+        (place, column.type.length or _LEXICAL_LIMIT, _WRITTEN.get(name) or written_name(name))
         for place, name in enumerate(_names(table))
         if (column := table.columns.get(name)) is not None
         and isinstance(column.type, String)

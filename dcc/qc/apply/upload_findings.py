@@ -151,7 +151,7 @@ def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> U
     Its value is the entity's name, as far as a finding may quote it.
     """
     value = None if key is None or key[1] is None else str(key[1])[:_QUOTED]
-    details = {"kind": message(what), "length": excess.length, "column": excess.column, "limit": excess.limit}
+    details = {"kind": message(what), "length": excess.length, "column": excess.name, "limit": excess.limit}
     return UploadFinding(NOT_STORED, Severity.ERROR, details, line, value, None if key is None else what)
 
 

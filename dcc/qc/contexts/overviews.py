@@ -219,16 +219,23 @@ def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) 
     for portion in sorted_chunks(run_ids):
         runs = as_json(portion)
         found = connection.execute(_PRESENT_ANIMALS, {"runs": runs, "colonies": basis[COLONIES]}).all()
-        circumstances = [Circumstances(row[0], row.pipeline, row.procedure_id, *row[-2:]) for row in found]
+        circumstances = [
+            Circumstances(
+                row.procedure_run_id, row.pipeline, row.procedure_id, row.production_centre, row.phenotyping_centre
+            )
+            for row in found
+        ]
         groups = groups_of(connection, basis[IMPRESS], circumstances, names)
         shown = dict(connection.execute(_SHOWN_ANIMALS, {"runs": runs}).all())
         if shown:
             connection.execute(_FORGET_ANIMALS, {"runs": list(shown)})
         save_groups(connection, groups)
         rows = []
-        for (run_id, position, *same, day, measurements, _, _), group in zip(found, groups, strict=True):
+        for row, group in zip(found, groups, strict=True):
             # MariaDB makes a decimal number of signed and unsigned ones together.
-            rows.append((run_id, int(position), *same, day and str(day), measurements, group.checksum))
+            typed = {"position": int(row.position), "date": row.date and str(row.date)}
+            values = row._asdict() | typed | {"metadata_group": group.checksum}
+            rows.append(tuple(values[name] for name in _OF_ANIMAL))
         if rows:
             insert_bulk(connection, OVERVIEW_ANIMAL, _OF_ANIMAL, rows)
         centres.update(shown.values(), (row.centre for row in found))
@@ -238,7 +245,7 @@ def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) 
 def _present_animals() -> CompoundSelect[Any]:
     """The overview's data on the current, valid ones of the parameter's runs, and the origin of their animals.
 
-    They are the columns `_OF_ANIMAL` without the metadata group.
+    They have the columns `_OF_ANIMAL`, but for the metadata group, by these names.
     """
     animals = counted_runs(
         EntityKind.EXPERIMENT,
@@ -251,11 +258,11 @@ def _present_animals() -> CompoundSelect[Any]:
         NAMED.c.specimen_id,
         genotype_of(SPECIMEN).label("genotype"),
         strain_of(SPECIMEN).label("strain_id"),
-        type_coerce(SPECIMEN.c.is_baseline, Integer),
+        type_coerce(SPECIMEN.c.is_baseline, Integer).label("is_baseline"),
         SPECIMEN.c.gender,
         SPECIMEN.c.zygosity,
-        type_coerce(EXPERIMENT.c.date, String),
-        _MEASURED,
+        type_coerce(EXPERIMENT.c.date, String).label("date"),
+        _MEASURED.label("measurements"),
         SPECIMEN.c.production_centre,
         SPECIMEN.c.phenotyping_centre,
     )

@@ -385,15 +385,15 @@ def _joined(*sentences: str | None) -> str | None:
 
 def _stale(stored: StoredSnapshot, age: timedelta, limit: timedelta) -> str:
     return (
-        f"The {stored.name} from {stored.source} are {age.days} days old, more than {limit.days}. Run `dcc reference "
-        f"refresh {stored.name}`; DCC_REFERENCE_MAX_AGE_DAYS sets the limit."
+        f"The {stored.name} from {stored.source} are {count_of(age.days, 'day')} old, more than {limit.days}. Run "
+        f"`dcc reference refresh {stored.name}`; DCC_REFERENCE_MAX_AGE_DAYS sets the limit."
     )
 
 
 def _not_found_lately(stored: StoredSnapshot, age: timedelta, refusal: str | None) -> str | None:
     if not is_url(stored.source) or age <= 2 * LOOKED_AT_WITHIN:
         return None
-    found = f"The {stored.name} were last found at {stored.source} {age.days} days ago"
+    found = f"The {stored.name} were last found at {stored.source} {count_of(age.days, 'day')} ago"
     if refusal is not None:
         return f"{found}."
     return f"{found}, although every session looks for them. `dcc reference refresh {stored.name}` says why."

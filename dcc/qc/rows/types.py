@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -15,7 +16,7 @@ Tables: TypeAlias = Mapping[str, list[Row]]
 NewIds: TypeAlias = Mapping[str, Callable[[], int]]
 """By the tables' names, functions that return the next id at each call."""
 Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
-"""By table, of each text: its index in a row, the characters that its column holds, and the column's name."""
+"""By table, of each text: its index in a row, the characters that its column holds, and its name in documents."""
 
 _MANY: Final = 3
 """Number of rows from which on it pays to check whether their texts are known."""
@@ -23,9 +24,9 @@ _MAX_KNOWN: Final = 1_000
 
 
 class TooLong(NamedTuple):
-    """A text that its column cannot hold."""
+    """A text that its column cannot hold; `name` is that of its attribute or element in the document."""
 
-    column: str
+    name: str
     length: int
     limit: int
 
@@ -67,14 +68,13 @@ def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
 
 @lru_cache(maxsize=4)
 def _checks(limits: tuple[tuple[str, tuple[tuple[int, int, str], ...]], ...]) -> Mapping[str, LengthCheck]:
-    return {table: LengthCheck(table, texts) for table, texts in limits}
+    return {table: LengthCheck(texts) for table, texts in limits}
 
 
 class LengthCheck:
     """Finds the first text in a table's rows that its column cannot hold. Rows often have the same texts."""
 
-    def __init__(self, table: str, limits: tuple[tuple[int, int, str], ...]) -> None:
-        self._table = table
+    def __init__(self, limits: tuple[tuple[int, int, str], ...]) -> None:
         self._limits = limits
         places = [place for place, _, _ in self._limits]
         self._texts_of: Callable[[Row], Any] | None = itemgetter(*places) if places else None
@@ -98,7 +98,9 @@ class LengthCheck:
     def of_row(self, row: Row) -> TooLong | None:
         """A text that is too long in a row."""
         for place, limit, name in self._limits:
-            value = row[place]
-            if value is not None and len(value) > limit:  # type: ignore[arg-type]
-                return TooLong(f"{self._table}.{name}", len(value), limit)  # type: ignore[arg-type]
+            text = row[place]
+            if isinstance(text, str) and len(text) > limit:
+                if name == "lexical":
+                    name, text = max(json.loads(text).items(), key=lambda written: len(written[1]))
+                return TooLong(name, len(text), limit)
         return None

@@ -203,7 +203,7 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: CrawlDue | No
 
 _NOT_DUE: Final = {
     DueReason.FAILING: (
-        mark("It failed {failures} times in a row, so that it is left alone until {until} UTC."),
+        mark("Failures in a row: {failures}. It is left alone until {until} UTC."),
         mark("{problem} `dcc source resume {source}` has the next session crawl it."),
     ),
     DueReason.CLOSED: (

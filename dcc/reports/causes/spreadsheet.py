@@ -7,6 +7,7 @@ or a link, whatever it begins with. Invisible characters (control characters, bl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,7 @@ from dcc.reports.causes.collecting import FoundCauses
 from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.runtime.legible_text import legible
-from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
+from dcc.runtime.private_files import PRIVATE_FILE, replacement_file, writing_errors
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 
 if TYPE_CHECKING:
@@ -102,26 +103,30 @@ def write_findings_spreadsheet(
     """
     if path.suffix.lower() != ".xlsx":
         raise ExportError(f"A spreadsheet is written as an Excel file, and {path} does not end with .xlsx. Rename it.")
+    with (
+        writing_errors(path, ExportError),
+        _as_os_errors(),
+        TemporaryDirectory() as folder,
+        replacement_file(path, PRIVATE_FILE) as part,
+        xlsxwriter.Workbook(str(part), {**_OPTIONS, "tmpdir": folder}) as workbook,
+    ):
+        causes, facts = found.causes[: max_rows - 1], _facts(tracker, qc, found)
+        _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, causes, catalogue)
+        name = catalogue.say(mark("Findings"))
+        sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(facts, max_rows - 2), catalogue)
+        is_cut = next(facts, None) is not None
+        if is_cut:
+            sheet.write_string(number + 1, 0, catalogue.say(_CUT))
+        return WrittenSpreadsheet(len(causes), number, is_cut)
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Raise errors of XlsxWriter as OSError, with what the system said."""
     try:
-        with (
-            TemporaryDirectory() as folder,
-            replacement_file(path, PRIVATE_FILE) as part,
-            xlsxwriter.Workbook(str(part), {**_OPTIONS, "tmpdir": folder}) as workbook,
-        ):
-            causes, facts = found.causes[: max_rows - 1], _facts(tracker, qc, found)
-            _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, causes, catalogue)
-            name = catalogue.say(mark("Findings"))
-            sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(facts, max_rows - 2), catalogue)
-            is_cut = next(facts, None) is not None
-            if is_cut:
-                sheet.write_string(number + 1, 0, catalogue.say(_CUT))
-            return WrittenSpreadsheet(len(causes), number, is_cut)
-    except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
-        reason = getattr(error if isinstance(error, OSError) else error.__context__, "strerror", None) or error
-        raise ExportError(
-            f"The spreadsheet {path} cannot be written: {reason}. Name a file in a "
-            "folder that may be written to, with space on its disk."
-        ) from error
+        yield
+    except xlsxwriter.exceptions.XlsxWriterException as error:
+        raise error.__context__ if isinstance(error.__context__, OSError) else OSError(str(error)) from error
 
 
 def _facts(tracker: Connection, qc: Connection | None, found: FoundCauses) -> Iterator[Fact]:

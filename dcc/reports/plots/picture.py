@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dcc.errors import ConfigurationError
 from dcc.reports.languages import Catalogue, mark
 from dcc.runtime.legible_text import legible
-from dcc.runtime.private_files import SHARED_FILE, make_directory, replacement_file
+from dcc.runtime.private_files import SHARED_FILE, make_directory, replacement_file, writing_errors
 from dcc.settings import Settings
 
 if TYPE_CHECKING:
@@ -259,13 +259,8 @@ class Picture:
                 f"{path} is neither SVG nor PNG by its name. Name a file that ends in .svg or .png."
             )
         drawn = self.svg.encode() if form == ".svg" else self.png
-        try:
-            with replacement_file(path, SHARED_FILE) as part:
-                part.write_bytes(drawn)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{path} cannot be written: {error.strerror or error}. Name another file."
-            ) from error
+        with writing_errors(path), replacement_file(path, SHARED_FILE) as part:
+            part.write_bytes(drawn)
 
     def _drawn(self, form: str) -> bytes:
         with _ONE_AT_A_TIME, _matplotlib():

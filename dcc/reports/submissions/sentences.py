@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
-from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome, CrawlOutcome, EndReason, Problem
+from dcc.outcomes import SESSION_MEANINGS, WAS_CONFIRMED, AttemptOutcome, CrawlOutcome, EndReason, Problem
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels
@@ -192,7 +192,7 @@ def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
     notes = (
         (document.place, catalogue.say("lies in the archive at {place}", place=document.place)),
         (document.held, catalogue.say("waits to be confirmed")),
-        (document.confirmed, catalogue.say("was confirmed, and the next session applies it")),
+        (document.confirmed, catalogue.say(WAS_CONFIRMED)),
         (document.late, catalogue.say("came after newer documents")),
         (document.repeated, catalogue.say("was taken before")),
         (document.warnings, catalogue.say_plural("one warning", "{number} warnings", document.warnings)),

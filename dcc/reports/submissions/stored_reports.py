@@ -27,7 +27,7 @@ from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.runtime import json_values
-from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, writing_errors
 from dcc.settings import Settings
 
 if TYPE_CHECKING:
@@ -106,14 +106,8 @@ def stored_page(settings: Settings, action: Action, name: str) -> bytes:
 
 def write_page(path: Path, text: str) -> None:
     """Write a page or JSON for this user alone, in place of what is there. Raises ExportError."""
-    try:
-        with replacement_file(path, PRIVATE_FILE) as part:
-            part.write_text(text, "utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ExportError(
-            f"The report {path} cannot be written: {error.strerror or error}. See to the permissions of its directory "
-            "and the space on its disk, then make it again."
-        ) from error
+    with writing_errors(path, ExportError), replacement_file(path, PRIVATE_FILE) as part:
+        part.write_text(text, "utf-8", errors="backslashreplace")
 
 
 def json_text(report: Report, catalogue: Catalogue) -> str:

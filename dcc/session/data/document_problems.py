@@ -7,7 +7,7 @@ from typing import Final
 
 from dcc.data_outcomes import FindingEntry
 from dcc.messages import Message, mark, message
-from dcc.outcomes import CONFIRMED, HELD, Problem, SubmissionKey
+from dcc.outcomes import CONFIRMED, HELD, WAS_CONFIRMED, Problem, SubmissionKey
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
@@ -70,7 +70,7 @@ def held_problem(
 
 def confirmed_problem() -> Problem:
     """The entry of a document that was confirmed and is not applied yet."""
-    return Problem(CONFIRMED, message(mark("It was confirmed, and the next session applies it.")), code=CONFIRMED)
+    return Problem(CONFIRMED, message(mark("It {what}."), what=Message(WAS_CONFIRMED)), code=CONFIRMED)
 
 
 def _held_message(key: SubmissionKey | str, owners: Sequence[str], centre: str | None) -> Message:

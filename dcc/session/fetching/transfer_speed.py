@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
 
+from dcc.messages import count_of
 from dcc.runtime.time_limits import watchdog
 from dcc.settings import Settings
 
@@ -35,9 +36,9 @@ class SpeedLimits:
             count, earlier = received(), before
             before = count
             if now >= deadline:
-                return f"it was not done within {self.longest:g} seconds; DCC_DOWNLOAD_TIMEOUT sets the limit"
+                return f"it was not done within {count_of(self.longest, 'second')}; DCC_DOWNLOAD_TIMEOUT sets the limit"
             if earlier is not None and count - earlier < self.slowest * self.over:
-                few = f"{count - earlier:,} bytes arrived in {self.over:g} seconds"
+                few = f"{count_of(count - earlier, 'byte')} arrived in {count_of(self.over, 'second')}"
                 return f"{few}; DCC_MIN_DOWNLOAD_SPEED sets the limit"
             return min(now + self.over, deadline)
 

@@ -402,7 +402,7 @@ def _explained(
     label = address.label
     if isinstance(error, TimeoutError):
         text = mark(
-            "the server did not complete {step} within {login_timeout} seconds. Check that the port is that of its FTP "
+            "the server did not complete {step} within {login_timeout} s. Check that the port is that of its FTP "
             "server; DCC_LOGIN_TIMEOUT sets the limit."
         )
         return SourceTimeoutError(text, source=label, step=Message(step), login_timeout=settings.login_timeout)

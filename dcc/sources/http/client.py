@@ -214,7 +214,7 @@ class HttpClient:
                 raise certificates.refused(error, self._shown_certificate) from error
             if isinstance(error, TimeoutError):
                 text = mark(
-                    "the server did not complete the TLS handshake within {seconds} seconds. Check that the port is "
+                    "the server did not complete the TLS handshake within {seconds} s. Check that the port is "
                     "that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
                 )
                 raise SourceTimeoutError(text, source=site.label, seconds=seconds) from error

@@ -75,7 +75,7 @@ class SshConnection:
         transport.start_client(event=negotiated)
         if not negotiated.wait(timeout):
             text = mark(
-                "the server did not begin an SSH session within {timeout} seconds. Check that the port is that of its "
+                "the server did not begin an SSH session within {timeout} s. Check that the port is that of its "
                 "SSH server; DCC_LOGIN_TIMEOUT sets the limit."
             )
             raise SourceTimeoutError(text, source=self.label, timeout=timeout)
