@@ -56,9 +56,10 @@ def show(zip_action: str, all_errors: bool) -> None:
     "status", "sources", "size_bytes", "contact") and
       md5, created, inc  of the archive; the latter two as its name tells
       hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries",
-                  "gone_since", "missed_since" (the next crawl decides whether it is gone),
-                  "uploading_since", "bad" (null, or {"md5", "fault", "since"} of a copy that is not
-                  fetched again until it changes; "fault": "damaged" or "checksum")}
+                  "first_listed" (null if by an earlier version), "gone_since", "missed_since" (the
+                  next crawl decides whether it is gone), "uploading_since", "bad" (null, or {"md5",
+                  "fault", "since"} of a copy that is not fetched again until it changes; "fault":
+                  "damaged" or "checksum")}
       downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received",
                   "bytes", "phase", "status", "reasons", "documents", "outcome" ("finished",
                   "not_modified", "aborted", "cancelled", "failed"; null while under way), "md5",
@@ -174,8 +175,9 @@ def _print_hosts(story: SubmissionStory) -> None:
     click.echo("\nHosted by" if story.hosts else "\nHosted by no file source.")
     for host in story.hosts:
         gone = _standing(host)
+        listed = f", first listed {printable(host.first_listed)}" if host.first_listed else ""
         retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
-        echo_wrapped(f"  {printable(str(host.label))}: {byte_size(host.size_bytes)}{retries}{gone}")
+        echo_wrapped(f"  {printable(str(host.label))}: {byte_size(host.size_bytes)}{listed}{retries}{gone}", _FURTHER)
         if host.bad is not None:
             fault = _FAULTS[host.bad.fault.value].format(md5=host.bad.md5)
             text = f"bad copy, known since {printable(host.bad.since)}: {fault}"

@@ -28,7 +28,7 @@ from dcc.reports.submissions.model import (
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.submission_stories import DownloadStory
+from dcc.tracker.queries.submission_stories import DownloadStory, first_listing
 from dcc.tracker.session_statistics import SourceStatistics, seconds_text
 from dcc.vocabulary import Actor
 
@@ -148,6 +148,9 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     if report.waits_for is not None:
         sentences.insert(0, catalogue.tell(report.waits_for))
     sentences = [*(decision_sentence(decision, catalogue) for decision in report.decisions), *sentences]
+    if (first := first_listing(report.hosts)) is not None:
+        said = mark("It was first seen on {moment}, on {source}.")
+        sentences.append(catalogue.say(said, moment=catalogue.moment(first.moment), source=catalogue.tell(first.label)))
     if report.removals:
         sentences.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
     return sentences
