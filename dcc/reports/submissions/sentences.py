@@ -145,9 +145,8 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
         (0 if report.accepted is None else report.accepted.copies_of_withdrawn, _OF_WITHDRAWN),
     )
     sentences = [catalogue.say_plural(*texts, number) for number, texts in counted if number]
-    if report.waits_for is not None:
-        sentences.insert(0, catalogue.tell(report.waits_for))
-    sentences = [*(decision_sentence(decision, catalogue) for decision in report.decisions), *sentences]
+    decided = (decision_sentence(decision, catalogue) for decision in report.decisions)
+    sentences = [*decided, *map(catalogue.tell, report.waits), *sentences]
     if (first := first_listing(report.hosts)) is not None:
         said = mark("It was first seen on {moment}, on {source}.")
         sentences.append(catalogue.say(said, moment=catalogue.moment(first.moment), source=catalogue.tell(first.label)))
