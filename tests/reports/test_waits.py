@@ -14,6 +14,7 @@ from dcc.reports.submissions.json_form import report_as_json
 from dcc.reports.submissions.model import Outcome, SubmissionReport
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
+from dcc.reports.submissions.sentences import who_acts_on
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import (
     AnException,
@@ -131,6 +132,19 @@ def test_what_keeps_sessions_from_an_archive_is_told_of_each_source_with_its_end
         at_source(2, "The centre H is not active, and its sources are not crawled."),
         at_source(2, "The last crawl could not list it: It is away."),
     ]
+
+
+def test_who_ends_what_an_archive_waits_for_is_who_acts_on_it(twice: Installation) -> None:
+    english = load_catalogue("en", twice.settings)
+
+    def acting(*changes: Executable) -> str:
+        return who_acts_on(report_after(twice, *changes), english)
+
+    assert acting(at(WAITING), hosting(1, uploading_since=SEEN), hosting(2, gone_since=SEEN)).startswith(
+        "Nobody: it goes"
+    )
+    assert acting(paused(1)) == "The Data Coordination Centre"
+    assert acting(hosting(1, gone_since=SEEN)).startswith("Nobody, unless the archive is still meant")
 
 
 def test_what_must_be_listed_again_waits_until_its_source_is(twice: Installation) -> None:

@@ -131,6 +131,7 @@ def collect_submission(
     latest = story.latest
     documents = () if latest is None else _list_documents(tracker, qc, key, latest)
     foreign = next(iter(unfetched_archives(tracker, key=key)), None)
+    waits = waits_of(tracker, story, line.outcome, settings.source_failure_limit)
     return SubmissionReport(
         key=key,
         centre=story.centre,
@@ -159,8 +160,9 @@ def collect_submission(
         changed=line.changed,
         waits=(
             *(_older(story) if line.outcome in (Outcome.IN_ORDER, Outcome.BEHIND_DECISION) else ()),
-            *(wait.message for wait in waits_of(tracker, story, line.outcome, settings.source_failure_limit)),
+            *(wait.message for wait in waits),
         ),
+        awaited=tuple(wait.acts for wait in waits),
         decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
         **_first_causes(find_causes(tracker, qc, key, settings)),
     )

@@ -188,7 +188,7 @@ class SubmissionReport:
     `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
     archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
     archive has changed since its data were taken over. `to_be_corrected` of its documents somebody has to correct.
-    `waits`: what it waits for, and until when if that is known.
+    `waits`: what it waits for, and until when if that is known; `awaited` are those who act on that.
     `decisions` are those that hold about it: to leave it alone, or that nobody has to act.
     """
 
@@ -224,6 +224,7 @@ class SubmissionReport:
     pictures: tuple[Picture, ...] = ()
     changed: datetime | None = None
     waits: tuple[Message, ...] = ()
+    awaited: tuple[Actor, ...] = ()
     decisions: tuple[Decision, ...] = ()
     to_be_corrected: int = 0
 

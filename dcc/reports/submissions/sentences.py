@@ -48,8 +48,8 @@ _ARCHIVE_OUTCOMES: Final = (
     Outcome.FOREIGN,
     Outcome.DECLINED,
 )
-_AS_CAUSES_TELL: Final = (Outcome.WAITS_FOR_DATA, Outcome.NOT_ARRIVED)
-"""Outcomes without a fault of their own, on which somebody acts if a cause says so."""
+_AS_CAUSES_TELL: Final = (Outcome.WAITS_FOR_DATA, Outcome.WAITING, Outcome.NOT_ARRIVED, Outcome.UNDER_WAY)
+"""Outcomes without a fault of their own, on which somebody acts if a cause says so, or what it waits for."""
 _MAX_WHOLE: Final = 3
 
 
@@ -107,7 +107,7 @@ def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
     """Who acts on the submission of a report."""
     if is_acknowledged(report):
         return catalogue.say("Nobody: it is decided")
-    return who_acts(catalogue, report.outcome, {cause.acts for cause in report.causes if cause.fails})
+    return who_acts(catalogue, report.outcome, {*report.awaited, *(one.acts for one in report.causes if one.fails)})
 
 
 def next_of_line(line: SubmissionLine) -> str:

@@ -6,6 +6,7 @@ What a person decided, and an older archive that comes first, say so themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -20,11 +21,13 @@ from dcc.tracker.decisions import DecisionKind
 from dcc.tracker.queries.submission_stories import Host, SubmissionStory
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.vocabulary import Actor
 
 
 class Wait(NamedTuple):
-    """What an archive waits for; `for_wranglers` has the commands that only they have."""
+    """What an archive waits for, and who acts on that; `for_wranglers` has the commands that only they have."""
 
+    acts: Actor
     message: Message
     for_wranglers: Message
 
@@ -41,9 +44,7 @@ _MISSED: Final = mark("The listing of {moment} UTC lacked it and much else. The 
 _UPLOADING: Final = mark(
     "It was still being uploaded on {moment} UTC. It is fetched when two listings have shown the same size and time."
 )
-_BAD: Final = mark(
-    "Its copy is known to be bad, and is fetched again when it or the checksum beside it changes."
-)
+_BAD: Final = mark("Its copy is known to be bad, and is fetched again when it or the checksum beside it changes.")
 _AT_SOURCE: Final = mark("{source}: {problem}")
 
 
@@ -60,15 +61,16 @@ def waits_of(connection: Connection, story: SubmissionStory, outcome: Outcome, f
             return obstacles
     reasons = () if story.latest is None else story.latest.reasons
     has_no_room = reasons[-1:] != () and reasons[-1].kind == NO_ROOM
-    text = _NO_ROOM if outcome in _GOES_ON and has_no_room else _GOES_ON.get(outcome)
-    return () if text is None else (_wait(text),)
+    if outcome in _GOES_ON and has_no_room:
+        return (_wait(_NO_ROOM, Actor.DCC),)
+    return (_wait(_GOES_ON[outcome]),) if outcome in _GOES_ON else ()
 
 
 def _obstacles(connection: Connection, hosts: tuple[Host, ...], failure_limit: int) -> tuple[Wait, ...]:
     """What keeps sessions from fetching an archive from each of its sources; empty if they can from one of them."""
     present = {host.source: host for host in hosts if host.gone_since is None}
     if not present:
-        return (_wait(_GONE),)
+        return (_wait(_GONE, Actor.CENTRE),)
     dues = load_crawl_dues(connection, failure_limit)
     crawls = latest_crawls(connection, sources=list(present))
     found: list[Wait] = []
@@ -76,9 +78,8 @@ def _obstacles(connection: Connection, hosts: tuple[Host, ...], failure_limit: i
         waits = list(_at_source(present[source.id], source, dues.get(source.id), crawls.get(source.id)))
         if not waits:
             return ()
-        found += (
-            Wait(*(message(_AT_SOURCE, source=source.label, problem=problem) for problem in wait)) for wait in waits
-        )
+        named = partial(message, _AT_SOURCE, source=source.label)
+        found += (Wait(one.acts, named(problem=one.message), named(problem=one.for_wranglers)) for one in waits)
     return tuple(found)
 
 
@@ -89,15 +90,15 @@ def _at_source(host: Host, source: SourceEntry, due: CrawlDue | None, crawl: Cra
     if host.uploading_since is not None:
         yield _wait(_UPLOADING, moment=f"{host.uploading_since:%Y-%m-%d %H:%M}")
     if host.bad is not None:
-        yield _wait(_BAD)
+        yield _wait(_BAD, Actor.CENTRE)
     # From a source that was listed not long ago, sessions fetch what is there.
     skipped = [*why_not_crawled(source, due if needs_listing or due is None or not due.may_be_used else None)]
     if crawl is not None and crawl.outcome is CrawlOutcome.FAILED:
         skipped += why_not_listed(crawl)
     for each in skipped:
-        yield Wait(each.message, each.for_wranglers or each.message)
+        yield Wait(each.acts, each.message, each.for_wranglers or each.message)
 
 
-def _wait(text: str, **details: str) -> Wait:
+def _wait(text: str, acts: Actor = Actor.NOBODY, **details: str) -> Wait:
     said = message(text, **details)
-    return Wait(said, said)
+    return Wait(acts, said, said)
