@@ -213,7 +213,7 @@ class SubmissionOutcome:
     (None without one); `attempts` is the number of download attempts. `downloaded`: bytes with the right size and
     checksum arrived. `extracted`: the archive's documents are in staging. `kept`: no source delivered it this time, and
     the state is that of the last attempt with its bytes. `fetched`: how the last attempt ended. `decisions` are those
-    that hold about it, a sentence each.
+    that hold about it, a sentence each. `first_listed`: when a source first listed it, and the label of that, if known.
     """
 
     key: SubmissionKey
@@ -235,6 +235,7 @@ class SubmissionOutcome:
     kept: bool = False
     fetched: AttemptOutcome | None = None
     decisions: tuple[str, ...] = ()
+    first_listed: tuple[datetime, str] | None = None
 
     @property
     def state(self) -> State:

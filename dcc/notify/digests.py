@@ -31,6 +31,7 @@ from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, subm
 _NO_NEWS: Final = frozenset(
     {
         Outcome.WAITING,
+        Outcome.GONE,
         Outcome.ON_HOLD,
         Outcome.FOREIGN,
         Outcome.DECLINED,

@@ -75,7 +75,7 @@ class CentreActivity:
 
 @dataclass(frozen=True, slots=True)
 class LateSubmission:
-    """A submission that is not through in time; `since` is when its first download was asked for, or it was seen."""
+    """A submission that is not through in time; `since` is when a source first listed it."""
 
     key: SubmissionKey
     phase: Phase
@@ -204,8 +204,9 @@ def _gaps(connection: Connection, centre: str) -> list[int]:
 
 
 def _first_seen() -> ColumnElement[datetime]:
-    """When a submission was first asked for; one that nobody has asked for has not changed since it was seen."""
-    return type_coerce(func.coalesce(ZipDownload.request, ZipAction.last_update), UtcDateTime())
+    """When a source first listed a submission; of an earlier version's rows, when it was asked for, or last changed."""
+    listed = FileSourceHasZip.first_listed
+    return type_coerce(func.coalesce(listed, ZipDownload.request, ZipAction.last_update), UtcDateTime())
 
 
 def late_centres(connection: Connection, settings: Settings, now: datetime) -> Mapping[str, LateCentre]:

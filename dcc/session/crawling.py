@@ -181,7 +181,9 @@ def _record_archives(
 def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[SubmissionKey, ListedFile]]:
     """Record a listing; returns the result, and the archives to list once more."""
     address = listing.address
-    result, outcome, error = session.write(lambda connection: _write_crawl(connection, session, listing), alone=True)
+    result, outcome, error, recorded = session.write(
+        lambda connection: _write_crawl(connection, session, listing), alone=True
+    )
     problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
@@ -205,7 +207,7 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
         error=problem,
         **result.counts(listing.ignored).counts,
         seconds=listing.seconds,
-        finished=utc_now(),
+        finished=recorded,
         new_zips=tuple(result.new_zips),
         refused_zips=tuple(result.refused_zips),
         accepted_zips=tuple(result.accepted_zips),
@@ -250,8 +252,8 @@ def _basis(connection: Connection, session: Session, listing: SourceListing | No
 
 def _write_crawl(
     connection: Connection, session: Session, listing: SourceListing
-) -> tuple[RecordedListing, CrawlOutcome, SourceError | InternalFaultError | None]:
-    """Write a listing and the row of its crawl; returns what was recorded, how it ended, and what was wrong."""
+) -> tuple[RecordedListing, CrawlOutcome, SourceError | InternalFaultError | None, datetime]:
+    """Write a listing and the row of its crawl; returns what was recorded, how it ended, what was wrong, and when."""
     basis = _basis(connection, session, listing)
     now = basis.now
     result = ListingRecorder(basis, listing.address).record(listing.listings, whole=listing.error is None)
@@ -274,7 +276,7 @@ def _write_crawl(
         "new_zips": new,
     }
     insert_rows(connection, SourceCrawlRow.__table__, [row])
-    return result, outcome, error
+    return result, outcome, error, now
 
 
 def _shrunk(address: SourceAddress, directories: Sequence[Message]) -> ListingShrunkError:

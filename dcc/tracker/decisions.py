@@ -100,12 +100,16 @@ def needs_nobody() -> ColumnElement[bool]:
 
 def is_refused_and_gone() -> ColumnElement[bool]:
     """Condition on a submission: its name is refused, and no source has it any more."""
-    is_hosted = (
+    return and_(is_at(ZipAction, REFUSED), ~is_hosted())
+
+
+def is_hosted() -> ColumnElement[bool]:
+    """Condition on a submission: a source has it at present."""
+    return (
         exists(select(FileSourceHasZip.id))
         .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
         .correlate(ZipAction)
     )
-    return and_(is_at(ZipAction, REFUSED), ~is_hosted)
 
 
 def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:

@@ -27,5 +27,5 @@ def _give_reasons(connection: Connection) -> None:
 
 
 _CONVERSIONS: Final = {9: _tell_severities, 19: _give_reasons}
-REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 28)}
+REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 29)}
 """All revisions, oldest first, and the function that converts the rows of the one before."""

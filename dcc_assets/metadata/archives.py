@@ -72,6 +72,7 @@ def complete_archive_report(outcome: SubmissionOutcome, staging: Staging) -> Par
         about(outcome)
         | {"action": outcome.key.action.value}
         | ({} if outcome.source is None else {"file source": outcome.source})
+        | _first_listed(outcome)
         | _decisions(outcome)
         | _links(outcome, graph.ZIP_ACTIONS),
         None if outcome.source is None else f"Found on {outcome.source}.",
@@ -181,6 +182,13 @@ def _placed(document: DocumentOutcome, error: Problem) -> str:
 def about(outcome: SubmissionOutcome | SubmissionData) -> Metadata:
     """The submission, and its centre."""
     return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
+
+
+def _first_listed(outcome: SubmissionOutcome) -> Metadata:
+    if outcome.first_listed is None:
+        return {}
+    moment, source = outcome.first_listed
+    return {"first listed": f"{moment:%Y-%m-%d %H:%M} UTC, by {source}"}
 
 
 def _decisions(outcome: SubmissionOutcome) -> Metadata:

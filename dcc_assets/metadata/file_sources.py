@@ -71,7 +71,7 @@ def _found(crawl: SourceCrawl) -> Metadata:
 
 def found_archive_reports(crawl: SourceCrawl, staging: Staging) -> Iterator[PartitionReport]:
     """A crawl's results for submissions: new ones, ones with bad names, ones whose names are accepted now."""
-    refused = dict(crawl.refused_zips)
+    refused, accepted = dict(crawl.refused_zips), set(crawl.accepted_zips)
     for key in dict.fromkeys((*crawl.new_zips, *crawl.accepted_zips, *refused)):
         outcome = SubmissionOutcome(
             key=key,
@@ -82,5 +82,6 @@ def found_archive_reports(crawl: SourceCrawl, staging: Staging) -> Iterator[Part
             source=crawl.label,
             reasons=(Problem(BadFileNameError.short_name(), refused[key]),) if key in refused else (),
             source_partition=crawl.partition,
+            first_listed=None if key in accepted else (crawl.finished, crawl.label),
         )
         yield complete_archive_report(outcome, staging)

@@ -54,6 +54,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
 from dcc.tracker.queries.session_submissions import of_centres
 from dcc.tracker.queries.submission_filters import submission_query
+from dcc.tracker.queries.submission_stories import first_listings
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import VALID
@@ -221,6 +222,7 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
     documents = _documents(connection, downloads)
     reasons = _reasons(connection, ids, downloads)
     decisions = decisions_in_force(connection, ids)
+    first = first_listings(connection, ids)
     found = []
     for row in connection.execute(submission_query().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
@@ -229,6 +231,7 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
         downloaded = state.is_past(Phase.ZIP_MD5)
         fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
         source = sources.get(attempt.file_source_id) if attempt is not None else None
+        listed = first[row.id]
         outcome = SubmissionOutcome(
             key=submission_key_of(row),
             centre=row.centre,
@@ -247,6 +250,7 @@ def recorded_submissions(connection: Connection, ids: Sequence[int]) -> list[Sub
             fetched=fetched,
             source_partition=None if source is None else source_partition(source.centre, source.id),
             decisions=tuple(map(str, decisions.get(row.id, ()))),
+            first_listed=None if listed is None else (listed.moment, str(listed.label)),
         )
         found.append(
             replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome

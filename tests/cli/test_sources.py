@@ -368,8 +368,8 @@ def test_without_its_schedule_no_source_is_registered(
 
 def test_a_source_is_crawled_by_its_schedule_or_by_name_but_never_while_it_is_paused(dcc: Dcc) -> None:
     dcc.environment["DCC_DAGSTER_EVENTS"] = "false"
-    folder = dcc.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
+    folder, archive = dcc.add_folder(), "add/H.2013-10-31.1.impc.zip"
+    folder.put(archive)
     never = "Mon 00:00-00:01, Tue 00:00-00:01" if time.gmtime().tm_wday > 2 else "Fri 00:00-00:01, Sat 00:00-00:01"
     assert "is no age" in dcc.error("source", "change", 1, "--every", "often", exit_code=2)
     dcc("source", "change", 1, "--every", "6h", "--window", never)
@@ -385,6 +385,10 @@ def test_a_source_is_crawled_by_its_schedule_or_by_name_but_never_while_it_is_pa
     dcc("source", "pause", 1, "--reason", "Harwell moves its server", "--until", "2099-12-01")
     assert "Harwell moves its server" in dcc.error("crawl", "--source", 1, exit_code=2)
     assert crawled("--all") == []
+    (waits,) = dcc.json("show", archive)["waits"]
+    assert "not crawled until 2099-12-01 00:00 UTC: Harwell moves its server." in waits
+    assert waits.endswith("paused it; `dcc source resume` ends the pause.")
+    assert waits in " ".join(dcc("show", archive).stdout.split())
     table = dcc("source", "list").stdout
     assert "every 6h" in table
     assert "until 2099-12-01 00:00 UTC: Harwell moves its server" in table

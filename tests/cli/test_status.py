@@ -316,8 +316,10 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(crawled: Dcc) -
     assert (story["reopenings"], story["findings"]) == ([], [])
     said = crawled("show", BAD).stdout
     assert said.startswith(f"{BAD}  xsd failed\n")
+    assert re.search(
+        r"Hosted by\n  file source 1 \(H, file://localhost\): .*B, first listed 20\d\d-\d\d-\d\d \d\d:\d\d\n", said
+    )
     for expected in (
-        "Hosted by\n  file source 1 (H, file://localhost): ",
         "Downloads\n  20",
         "H.2013-10-31.2.specimen.impc.xml    xsd    failed",
         '  line 4, column 5: Element <mouse> may not have the attribute "sex".',

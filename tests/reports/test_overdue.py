@@ -14,7 +14,7 @@ from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
-from dcc.tracker.models import Centre, SourceCrawlRow, ZipAction
+from dcc.tracker.models import Centre, FileSourceHasZip, SourceCrawlRow, ZipAction
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import select_submissions
 from dcc.tracker.register.file_sources import change_source
@@ -65,6 +65,27 @@ def test_a_source_is_overdue_since_it_was_listed_however_often_it_is_tried_and_a
     execute_in(tracker, update(Centre).values(is_active=False))
     for told in (crawled_sources, activity_of_centres):
         assert in_reading(tracker, told, installation.settings, now) == []
+
+
+def test_an_archive_is_late_since_its_first_listing_however_late_it_was_asked_for_or_changed(
+    installation: Installation,
+) -> None:
+    tracker, folder, now = installation.tracker, installation.add_folder(), utc_now()
+    keys = [f"add/H.2013-10-31.{number}.impc.zip" for number in (1, 2)]
+    folder.put(keys[0], b"no zip at all")
+    # It was asked for only now, as after a pause of its source.
+    installation.run_session()
+    folder.put(keys[1], b"x")
+    installation.crawl()
+    listed = now - timedelta(days=10)
+    execute_in(tracker, update(FileSourceHasZip).values(first_listed=listed))
+    late = in_reading(tracker, late_centres, installation.settings, now)["H"]
+    assert {str(one.key): one.since for one in late.zips} == dict.fromkeys(keys, listed)
+    (heard,) = in_reading(tracker, activity_of_centres, installation.settings, now)
+    assert heard.heard == listed
+    # What an earlier version recorded is late since it was asked for, or changed.
+    execute_in(tracker, update(FileSourceHasZip).values(first_listed=None))
+    assert in_reading(tracker, late_centres, installation.settings, utc_now()) == {}
 
 
 def test_days_in_names_that_lie_millennia_apart_are_no_fault(installation: Installation) -> None:

@@ -101,6 +101,9 @@ def _says_the_same_of_documents(page: Page, shown: dict[str, Any]) -> None:
 def _says_the_same_of_what_came(page: Page, shown: dict[str, Any]) -> None:
     came = page.section("arrival")
     assert shown["zip"] in came
+    moment, label = (shown["hosts"][0][name] for name in ("first_listed", "label"))
+    first = datetime.fromisoformat(moment)
+    assert f"It was first seen on {first.day} {first:%b %Y, %H:%M} UTC, on {label}." in page.section("outcome")
     for fact in (shown["md5"], shown["size_bytes"]):
         assert fact is None or f"{fact:,}" in came if isinstance(fact, int) else fact is None or fact in came
     rows = page.table("Attempts to fetch it") if shown["attempts"] else []

@@ -12,6 +12,7 @@ from dcc.tracker.database import TRACKER
 _LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
 _FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
 TRACKER_LATER: Mapping[str, tuple[str, ...]] = {
+    "0028": ("file_source_has_zip.first_listed",),
     "0027": ("file_source.crawl_schedule",),
     "0026": ("file_source_has_zip.manifest_version",),
     "0025": ("session_statistics.seconds",),

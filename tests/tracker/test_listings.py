@@ -38,7 +38,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.queries.submission_stories import submission_story
+from dcc.tracker.queries.submission_stories import first_listing, submission_story
 from dcc.tracker.register import file_sources
 from dcc.tracker.states import REFUSED, WAITING
 from dcc.vocabulary import DeltaStrategy, SourceState, WithdrawalProposalState
@@ -300,6 +300,30 @@ def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(shel
     assert (found.known, found.new_zips, found.changed) == (2, [], 0)
     assert gone() == [None] * 4
     assert shelf.states() == [WAITING] * 3
+
+
+def test_each_source_has_the_time_at_which_it_listed_an_archive_first_whatever_became_of_that_since(
+    shelf: Shelf,
+) -> None:
+    shelf.add(A)
+    first = shelf.now
+    shelf.add(replace(A, size_bytes=150), B)
+    second = shelf.now
+    shelf.add(B)
+    shelf.add(A, B, source=TWO)
+    shelf.add(A)
+    of_two = shelf.now - timedelta(minutes=1)
+    listed = {(row.za_id, row.file_source_id): row.first_listed for row in shelf.rows(FileSourceHasZip)}
+    assert listed == {(1, ONE): first, (2, ONE): second, (1, TWO): of_two, (2, TWO): of_two}
+
+    def listed_first() -> tuple[datetime, int] | None:
+        found = first_listing(in_reading(shelf.tracker, submission_story, KEY).hosts)
+        return found and found[:2]
+
+    assert listed_first() == (first, ONE)
+    # One that an earlier version recorded may have been there before.
+    execute_in(shelf.tracker, update(FileSourceHasZip).where(FileSourceHasZip.id == 1).values(first_listed=None))
+    assert listed_first() is None
 
 
 def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(shelf: Shelf) -> None:

@@ -60,7 +60,7 @@ SEED_TABLES = {
         f"za_id {BIG} nn | file_source_id {SMALL} nn | num_retries tinyint(3) unsigned nn | "
         f"size_bytes {BIG} | modified bigint(20) | has_md5 tinyint(1) nn | gone_since datetime | "
         "missed_since datetime | uploading_since datetime | folder varchar(1000) nn | manifest varchar(4) nn | "
-        "manifest_version varchar(48) nn",
+        "manifest_version varchar(48) nn | first_listed datetime",
     ),
     "zip_download": (
         BIG,

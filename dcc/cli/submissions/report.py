@@ -58,6 +58,7 @@ def report(
       submission,
       zip, action, file_name, centre, centre_name, phase, status, size_bytes, md5, created, inc
       outcome, tone, headline, explanation, who_acts, next   what became of it, in words
+      waits       what it waits for, and until when if that is known, in words
       changed     when a crawl noticed that the archive has changed since it was loaded, or null
       hosts, attempts, reasons      where it is, the attempts to fetch it, why it failed as a whole
       decisions, reopenings, crawl_findings, removals   as in `dcc show`: what people decided, what

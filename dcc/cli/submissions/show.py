@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import Problem
     from dcc.reports.causes.cause import FailedDocument
+    from dcc.reports.submissions.waits import Wait
     from dcc.tracker.crawls import CrawlFindingEntry
     from dcc.tracker.decisions import Decision
     from dcc.tracker.queries.submission_stories import (
@@ -56,9 +57,10 @@ def show(zip_action: str, all_errors: bool) -> None:
     "status", "sources", "size_bytes", "contact") and
       md5, created, inc  of the archive; the latter two as its name tells
       hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries",
-                  "gone_since", "missed_since" (the next crawl decides whether it is gone),
-                  "uploading_since", "bad" (null, or {"md5", "fault", "since"} of a copy that is not
-                  fetched again until it changes; "fault": "damaged" or "checksum")}
+                  "first_listed" (null if by an earlier version), "gone_since", "missed_since" (the
+                  next crawl decides whether it is gone), "uploading_since", "bad" (null, or {"md5",
+                  "fault", "since"} of a copy that is not fetched again until it changes; "fault":
+                  "damaged" or "checksum")}
       downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received",
                   "bytes", "phase", "status", "reasons", "documents", "outcome" ("finished",
                   "not_modified", "aborted", "cancelled", "failed"; null while under way), "md5",
@@ -77,14 +79,19 @@ def show(zip_action: str, all_errors: bool) -> None:
       failed_documents  documents that failed, with animals that its experiments wait for: {"zip",
                   "document", "phase", "animals" (how many; 0 if it could not be read)}
       waits_for   the older archive of its centre that is processed first, or null
+      waits       what else it waits for, and until when if that is known, in words
       removals    when its archive or documents went from staging, as reasons
     """
     from dcc.reports.causes.failed_specimens import RULE, DocumentReader, failed_documents_with
+    from dcc.reports.submissions.submission_lines import line_of
+    from dcc.reports.submissions.waits import waits_of
     from dcc.tracker.queries.submission_stories import submission_story
 
     key, settings = parse_submission_key(zip_action), settings_from_environment()
     with reading_tracker(settings) as connection:
         story = submission_story(connection, key)
+        line, _ = line_of(connection, key, None)
+        waits = waits_of(connection, story, line.outcome, settings.source_failure_limit)
         errors = [error for document in story.documents for error in document.errors]
         awaited = {str(error.fact.all_details.get("value")) for error in errors if error.kind == RULE}
         failed_documents = []
@@ -103,12 +110,16 @@ def show(zip_action: str, all_errors: bool) -> None:
         centre=story.centre,
     )
     if wants_json():
-        echo_json({**json_ready(story), "failed_documents": [document.as_json() for document in failed_documents]})
+        failed_ones = [document.as_json() for document in failed_documents]
+        said = [str(wait.for_wranglers) for wait in waits]
+        echo_json({**json_ready(story), "failed_documents": failed_ones, "waits": said})
     else:
-        _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
+        _print_story(story, waits, failed_documents, None if all_errors else _ERRORS_SHOWN)
 
 
-def _print_story(story: SubmissionStory, failed_documents: Sequence[FailedDocument], max_errors: int | None) -> None:
+def _print_story(
+    story: SubmissionStory, waits: Sequence[Wait], failed_documents: Sequence[FailedDocument], max_errors: int | None
+) -> None:
     key = click.style(printable(f"{story.action}/{story.file_name}"), bold=True)
     click.echo(f"{key}  {state_text(story.phase.short_name, story.status.short_name)}")
     number = story.size_bytes
@@ -118,6 +129,8 @@ def _print_story(story: SubmissionStory, failed_documents: Sequence[FailedDocume
     for made in story.decisions:
         if made.revoked is None:
             echo_wrapped(f"  {click.style(printable(str(made)), fg='yellow')}", _FURTHER)
+    for wait in waits:
+        echo_wrapped(f"  {click.style(printable(str(wait.for_wranglers)), fg='yellow')}", _FURTHER)
     _print_reasons(story.reasons, indent="  ")
     _print_hosts(story)
     _print_downloads(story.downloads)
@@ -174,8 +187,9 @@ def _print_hosts(story: SubmissionStory) -> None:
     click.echo("\nHosted by" if story.hosts else "\nHosted by no file source.")
     for host in story.hosts:
         gone = _standing(host)
+        listed = f", first listed {printable(host.first_listed)}" if host.first_listed else ""
         retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
-        echo_wrapped(f"  {printable(str(host.label))}: {byte_size(host.size_bytes)}{retries}{gone}")
+        echo_wrapped(f"  {printable(str(host.label))}: {byte_size(host.size_bytes)}{listed}{retries}{gone}", _FURTHER)
         if host.bad is not None:
             fault = _FAULTS[host.bad.fault.value].format(md5=host.bad.md5)
             text = f"bad copy, known since {printable(host.bad.since)}: {fault}"

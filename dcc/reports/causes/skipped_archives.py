@@ -185,17 +185,23 @@ def why_not_crawled(source: SourceEntry, due: CrawlDue | None) -> Iterator[Skipp
         yield _whole(SkipReason.INACTIVE, text, command=command, centre=source.centre)
 
 
+def why_not_listed(crawl: CrawlEntry) -> Iterator[SkippedEntry]:
+    """Why a crawl could not list its source, or all of it; nothing if it could."""
+    if crawl.error is not None:
+        text = mark("The last crawl could not list all of its directories: {problem}")
+        if crawl.outcome is CrawlOutcome.FAILED:
+            text = mark("The last crawl could not list it: {problem}")
+        acts = acts_on(declared_code(crawl.error.kind, crawl.error.code))
+        yield _whole(SkipReason.CRAWL_FAILED, text, acts, problem=crawl.error.marked)
+
+
 def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: CrawlDue | None) -> Iterator[SkippedEntry]:
     yield from why_not_crawled(source, due)
     if crawl is None:
         text, command = mark("The source has never been crawled."), mark("{problem} `dcc crawl` lists it.")
         yield _whole(SkipReason.NEVER_CRAWLED, text, command=command)
     elif crawl.error is not None:
-        text = mark("The last crawl could not list all of its directories: {problem}")
-        if crawl.outcome is CrawlOutcome.FAILED:
-            text = mark("The last crawl could not list it: {problem}")
-        acts = acts_on(declared_code(crawl.error.kind, crawl.error.code))
-        yield _whole(SkipReason.CRAWL_FAILED, text, acts, problem=crawl.error.marked)
+        yield from why_not_listed(crawl)
     elif not crawl.listed and not crawl.ignored:
         text = mark("Its directories add, edit and delete are empty or missing.")
         yield _whole(SkipReason.EMPTY, text, Actor.CENTRE)

@@ -6,7 +6,7 @@ Reads only, on open connections; the number of statements does not grow with the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +36,7 @@ from dcc.reports.submissions.model import (
     Tone,
 )
 from dcc.reports.submissions.submission_lines import line_of, submissions_of_centre, submissions_of_session
+from dcc.reports.submissions.waits import waits_of
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
 from dcc.runtime.clock import utc_now
@@ -130,6 +131,7 @@ def collect_submission(
     latest = story.latest
     documents = () if latest is None else _list_documents(tracker, qc, key, latest)
     foreign = next(iter(unfetched_archives(tracker, key=key)), None)
+    waits = waits_of(tracker, story, line.outcome, settings.source_failure_limit)
     return SubmissionReport(
         key=key,
         centre=story.centre,
@@ -156,7 +158,11 @@ def collect_submission(
         accepted=None if qc is None else accepted_of_submission(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
         changed=line.changed,
-        waits_for=_waits_for(story) if line.outcome in (Outcome.IN_ORDER, Outcome.BEHIND_DECISION) else None,
+        waits=(
+            *(_older(story) if line.outcome in (Outcome.IN_ORDER, Outcome.BEHIND_DECISION) else ()),
+            *(wait.message for wait in waits),
+        ),
+        awaited=tuple(wait.acts for wait in waits),
         decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
         **_first_causes(find_causes(tracker, qc, key, settings)),
     )
@@ -235,8 +241,9 @@ def _reasons(story: SubmissionStory, foreign: UnfetchedArchive | None) -> tuple[
     return (*recorded, *unfetched)
 
 
-def _waits_for(story: SubmissionStory) -> Message | None:
-    return next((reason.fact for reason in story.reasons if reason.kind == WAITS), None)
+def _older(story: SubmissionStory) -> Iterator[Message]:
+    """The older archive that is taken over first."""
+    return (reason.fact for reason in story.reasons if reason.kind == WAITS)
 
 
 def _holds(decision: Decision, status: Status) -> bool:

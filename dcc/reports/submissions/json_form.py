@@ -65,6 +65,7 @@ def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[st
         "explanation": catalogue.say(words.explanation),
         "who_acts": who_acts_on(report, catalogue),
         "next": [catalogue.say(sentence) for sentence in next_sentences(report)],
+        "waits": [catalogue.tell(wait) for wait in report.waits],
         "decisions": [
             {
                 **fields_of(decision, "kind", "decided_by", "reason", "created"),

@@ -85,9 +85,20 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.WAITING: OutcomeText(
         mark("Waits to be fetched"),
         mark("The archive was seen and waits to be fetched"),
-        mark("Its name is correct. The present or the next session fetches it from your server."),
+        mark("Its name is correct."),
         Actor.NOBODY,
         (mark("Leave the file where it is, unchanged, until it was fetched."),),
+    ),
+    Outcome.GONE: OutcomeText(
+        mark("Gone before it was fetched"),
+        mark("The archive went from its server before it was fetched"),
+        mark("Its name is correct, but nothing of it was taken."),
+        Actor.NOBODY,
+        (
+            mark("If you took it away on purpose, you need not do anything."),
+            mark("If not, put it there again, under the same name."),
+        ),
+        acts=mark("Nobody, unless the archive is still meant: then you, at the centre"),
     ),
     Outcome.ON_HOLD: OutcomeText(
         mark("On hold"),
@@ -134,13 +145,13 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.NOT_ARRIVED: OutcomeText(
         mark("Not arrived"),
         mark("The archive could not be fetched"),
-        mark("No server delivered it whole. Every session tries again, and continues with the part that has arrived."),
+        mark("No server delivered it whole. A session that tries again continues with the part that has arrived."),
         Actor.NOBODY,
         (
             mark("See that the file is still there, that it can be read, and that your server answers."),
             mark("When it was withdrawn on purpose, you need not do anything."),
         ),
-        acts=mark("Nobody, unless you moved the file: every session tries again"),
+        acts=mark("Nobody, unless you moved the file: a session tries again"),
     ),
     Outcome.CHECKSUM_WRONG: OutcomeText(
         mark("Wrong checksum"),

@@ -55,6 +55,7 @@ class Outcome(StrEnum):
 
     NAME_REFUSED = "name refused", Tone.BAD
     WAITING = "waiting", Tone.WAIT
+    GONE = "gone", Tone.WAIT
     ON_HOLD = "on hold", Tone.WAIT
     FOREIGN = "foreign", Tone.WARN
     DECLINED = "declined", Tone.WAIT
@@ -187,7 +188,7 @@ class SubmissionReport:
     `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
     archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
     archive has changed since its data were taken over. `to_be_corrected` of its documents somebody has to correct.
-    `waits_for` tells of an older archive that is taken over first.
+    `waits`: what it waits for, and until when if that is known; `awaited` are those who act on that.
     `decisions` are those that hold about it: to leave it alone, or that nobody has to act.
     """
 
@@ -222,7 +223,8 @@ class SubmissionReport:
     qc_missing: str | None = None
     pictures: tuple[Picture, ...] = ()
     changed: datetime | None = None
-    waits_for: Message | None = None
+    waits: tuple[Message, ...] = ()
+    awaited: tuple[Actor, ...] = ()
     decisions: tuple[Decision, ...] = ()
     to_be_corrected: int = 0
 

@@ -28,7 +28,7 @@ from dcc.reports.submissions.model import (
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.submission_stories import DownloadStory
+from dcc.tracker.queries.submission_stories import DownloadStory, first_listing
 from dcc.tracker.session_statistics import SourceStatistics, seconds_text
 from dcc.vocabulary import Actor
 
@@ -48,8 +48,8 @@ _ARCHIVE_OUTCOMES: Final = (
     Outcome.FOREIGN,
     Outcome.DECLINED,
 )
-_AS_CAUSES_TELL: Final = (Outcome.WAITS_FOR_DATA, Outcome.NOT_ARRIVED)
-"""Outcomes without a fault of their own, on which somebody acts if a cause says so."""
+_AS_CAUSES_TELL: Final = (Outcome.WAITS_FOR_DATA, Outcome.WAITING, Outcome.NOT_ARRIVED, Outcome.UNDER_WAY)
+"""Outcomes without a fault of their own, on which somebody acts if a cause says so, or what it waits for."""
 _MAX_WHOLE: Final = 3
 
 
@@ -107,7 +107,7 @@ def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
     """Who acts on the submission of a report."""
     if is_acknowledged(report):
         return catalogue.say("Nobody: it is decided")
-    return who_acts(catalogue, report.outcome, {cause.acts for cause in report.causes if cause.fails})
+    return who_acts(catalogue, report.outcome, {*report.awaited, *(one.acts for one in report.causes if one.fails)})
 
 
 def next_of_line(line: SubmissionLine) -> str:
@@ -145,9 +145,11 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
         (0 if report.accepted is None else report.accepted.copies_of_withdrawn, _OF_WITHDRAWN),
     )
     sentences = [catalogue.say_plural(*texts, number) for number, texts in counted if number]
-    if report.waits_for is not None:
-        sentences.insert(0, catalogue.tell(report.waits_for))
-    sentences = [*(decision_sentence(decision, catalogue) for decision in report.decisions), *sentences]
+    decided = (decision_sentence(decision, catalogue) for decision in report.decisions)
+    sentences = [*decided, *map(catalogue.tell, report.waits), *sentences]
+    if (first := first_listing(report.hosts)) is not None:
+        said = mark("It was first seen on {moment}, on {source}.")
+        sentences.append(catalogue.say(said, moment=catalogue.moment(first.moment), source=catalogue.tell(first.label)))
     if report.removals:
         sentences.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
     return sentences

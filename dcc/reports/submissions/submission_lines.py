@@ -17,7 +17,7 @@ from dcc.reports.submissions.model import Outcome, SubmissionLine, Tone
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.upload import DUPLICATE
 from dcc.tracker.crawls import CHANGED, SessionEntry
-from dcc.tracker.decisions import is_on_hold, needs_nobody
+from dcc.tracker.decisions import is_hosted, is_on_hold, needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.older_archives import OlderArchive, submissions_that_wait
@@ -96,8 +96,8 @@ def list_submissions(
     in_turn = submissions_that_wait(connection, za_ids)
     foreign = {archive.za_id: archive for archive in unfetched_archives(connection, za_ids)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
-    more = needs_nobody().label("needs_nobody"), is_on_hold().label("on_hold"), CENTRE.label("counts_for")
-    listed = submission_query().add_columns(*more)
+    decided = needs_nobody().label("needs_nobody"), is_on_hold().label("on_hold")
+    listed = submission_query().add_columns(*decided, is_hosted().label("is_hosted"), CENTRE.label("counts_for"))
     query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
     rows = connection.execute(query).all()
     failed = {submission_key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
@@ -119,6 +119,7 @@ def list_submissions(
             waits_for=in_turn[row.id][1] if row.id in in_turn else None,
             changed=row.id in changed,
             on_hold=bool(row.on_hold),
+            is_hosted=bool(row.is_hosted),
             of_withdrawn=0 < of_withdrawn[key] == sum(one.count for one in counts),
         )
         line = SubmissionLine(
@@ -200,6 +201,7 @@ def outcome_of(
     changed: bool = False,
     on_hold: bool = False,
     of_withdrawn: bool = False,
+    is_hosted: bool = True,
 ) -> Outcome:
     """The outcome of a submission in that state, whose documents are in `states`.
 
@@ -208,11 +210,13 @@ def outcome_of(
     was turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
     `waits_for`: an older archive of its centre that comes first. `changed`: the archive changed after its data were
     accepted. `on_hold`: sessions leave it alone. `of_withdrawn`: none of its documents was taken, as they are the same
-    as some that were withdrawn since.
+    as some that were withdrawn since. `is_hosted`: a source has it at present.
     """
     outcome = _outcome_of_state(state, list(states), held=held, taken=taken, left_out=left_out)
     if outcome is Outcome.WAITING and foreign is not None:
         outcome = Outcome.FOREIGN if foreign.declined is None else Outcome.DECLINED
+    elif outcome is Outcome.WAITING and not is_hosted:
+        outcome = Outcome.GONE
     elif on_hold and outcome in _GOES_ON:
         outcome = Outcome.ON_HOLD
     elif outcome in (Outcome.DONE, Outcome.TO_BE_LOOKED_AT) and of_withdrawn:

@@ -166,6 +166,7 @@ class _Part:
                 "za_id": ids[key],
                 "file_source_id": self._address.id,
                 "num_retries": 0,
+                "first_listed": self._basis.now,
                 "uploading_since": self._basis.now if key in result.unsettled else None,
                 **dict(zip(ATTRIBUTES, attributes(file), strict=True)),
             }

@@ -177,7 +177,8 @@ class FileSourceHasZip(LastUpdated, Base):
     beside it, `gone_since` when a crawl first missed it (null while it is there). `missed_since`: since when a listing
     that had shrunk too much to be believed misses it. `uploading_since`: since when it is still being uploaded.
     `folder`: where below the action directory it lies. `manifest`: the format of the manifest beside it, empty if none,
-    and `manifest_version` that one's size and time.
+    and `manifest_version` that one's size and time. `first_listed`: when the source listed it first, null in rows of
+    earlier versions.
     """
 
     __table_args__ = table_options(UniqueConstraint("za_id", "file_source_id"))
@@ -195,6 +196,7 @@ class FileSourceHasZip(LastUpdated, Base):
     gone_since: Mapped[datetime | None]
     missed_since: Mapped[datetime | None]
     uploading_since: Mapped[datetime | None]
+    first_listed: Mapped[datetime | None]
 
 
 class ZipDownload(LastUpdated, Base):

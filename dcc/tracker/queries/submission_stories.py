@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, select
 
@@ -87,6 +87,7 @@ class Host:
 
     `missed_since`: since when a listing misses it that the next crawl has to confirm; `uploading_since`: since when it
     is still being uploaded. `bad`: the copy there is known to be bad, and sessions fetch it again when it changes.
+    `first_listed` is None if an earlier version listed it first.
     """
 
     source: int
@@ -99,6 +100,27 @@ class Host:
     missed_since: datetime | None = None
     uploading_since: datetime | None = None
     bad: BadCopyStory | None = None
+    first_listed: datetime | None = None
+
+
+class FirstListing(NamedTuple):
+    """When a submission was first listed, and by which source, by its id and label."""
+
+    moment: datetime
+    source: int
+    label: Message
+
+
+def first_listing(hosts: Sequence[Host]) -> FirstListing | None:
+    """The first listing of a submission by its sources; None if an earlier version may have seen it."""
+    dated = [FirstListing(one.first_listed, one.source, one.label) for one in hosts if one.first_listed is not None]
+    return min(dated) if dated and len(dated) == len(hosts) else None
+
+
+def first_listings(connection: Connection, za_ids: Sequence[int]) -> dict[int, FirstListing | None]:
+    """The first listings of some hundreds of submissions, by their ids."""
+    hosts = _hosts(connection, za_ids)
+    return {za_id: first_listing(hosts[za_id]) for za_id in za_ids}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +205,7 @@ def submission_story(connection: Connection, key: SubmissionKey, *, with_documen
     if row is None:
         raise not_found_error(connection, key)
     za_id = row[0]
-    hosts = _hosts(connection, za_id)
+    hosts = tuple(_hosts(connection, [za_id])[za_id])
     # Before the downloads, so that a new one is not the latest without being among them.
     latest_id = next((one.download_id for one in latest_downloads(connection, [za_id])), None)
     downloads = _downloads(connection, za_id, with_documents)
@@ -243,17 +265,21 @@ def _label(row: Any) -> Message:
     return label_of(row.source, row.centre, row.protocol, row.hostname)
 
 
-def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
+def _hosts(connection: Connection, za_ids: Sequence[int]) -> Mapping[int, list[Host]]:
+    """The sources of submissions, by the ids of these, the oldest source first."""
     bad = BadCopy.md5.label("bad_md5"), BadCopy.reason.label("bad_reason"), BadCopy.created.label("bad_since")
     hosted = select(FileSourceHasZip, *bad).outerjoin(BadCopy, is_as_listed(BadCopy))
-    query = _with_source(hosted).where(FileSourceHasZip.za_id == za_id).order_by(FileSource.id)
-    return tuple(
-        object_of(
-            Host,
-            row,
-            label=_label(row),
-            retries=row.num_retries,
-            bad=row.bad_md5 and BadCopyStory(row.bad_md5, CopyFault(row.bad_reason), row.bad_since),
+    query = _with_source(hosted).where(FileSourceHasZip.za_id.in_(za_ids)).order_by(FileSource.id)
+    return group_pairs(
+        (
+            row.za_id,
+            object_of(
+                Host,
+                row,
+                label=_label(row),
+                retries=row.num_retries,
+                bad=row.bad_md5 and BadCopyStory(row.bad_md5, CopyFault(row.bad_reason), row.bad_since),
+            ),
         )
         for row in connection.execute(query)
     )

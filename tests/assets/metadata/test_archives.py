@@ -189,6 +189,7 @@ def test_the_name_of_an_archive_that_was_found_is_accepted_or_refused_and_nothin
     )
     failed, accepted = found_archive_reports(found, STAGING)
     assert shown(accepted) == (["zip_actions"], {}, {"zip_name": True})
+    assert "first listed" not in accepted.materialised[0].metadata, "It was refused before."
     assert accepted.verdicts[0].description == f"{KEY.file_name} follows the naming convention."
     assert shown(failed) == ([], {"zip_name": False}, {})
     told = failing(failed).metadata

@@ -1,5 +1,6 @@
 """A lost Dagster instance is rebuilt from the tracker, and shows what the lost one showed."""
 
+import re
 import shutil
 import signal
 import time
@@ -30,6 +31,7 @@ def shown(dagster: Dagster) -> dict[str, object]:
         "materialised": {asset: dagster.materialised(asset) for asset in ASSETS},
         "checks": {check: dagster.checks(check) for check in (REACHABLE, CRAWL_OVERDUE, *CHECK_OF_PHASE.values())},
         "facts": dagster.facts("file_source_listings", "xml_documents", "validated_documents"),
+        "first listed": {key: facts.get("first listed") for key, facts in dagster.facts("zip_actions").items()},
     }
 
 
@@ -42,6 +44,8 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
         Dagster(instance).session(installation, until=Phase.XSD)
         before = shown(Dagster(instance))
         evaluation = Dagster(instance).evaluation(XSD, INVALID)
+        listed = Dagster(instance).facts("zip_actions")["zip_actions", INVALID]["first listed"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC, by file source 1 \(H, file://localhost\)", str(listed))
     lose_instance(installation.settings)
 
     said: list[str] = []
