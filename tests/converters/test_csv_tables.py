@@ -35,7 +35,7 @@ SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
 BASIS = PreparationBasis(load_shipped(), "7", date(2026, 11, 21), columns_for(create_engine("sqlite://")))
 SCHEMAS = SchemaSet.load(None)
 DOCUMENTS = {
-    "specimens": (SPECIMEN, specimen_document("H", mice=7)),
+    "specimens": (SPECIMEN, specimen_document("H", mice=300)),
     "blood chemistry": (EXPERIMENT, experiment_document("H", animals=3, procedure="IMPC_CBC_001")),
     "weights": (EXPERIMENT, experiment_document("H", animals=3, procedure="IMPC_BWT_001")),
 }
