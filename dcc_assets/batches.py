@@ -170,12 +170,11 @@ class DagsterWorkers:
 
 
 def _stop(run: subprocess.Popen[bytes]) -> None:
-    if run.poll() is None:
-        run.terminate()
-        try:
-            run.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            run.kill()
+    run.terminate()
+    try:
+        run.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        run.kill()
 
 
 def workers_of(settings: Settings) -> Workers | None:

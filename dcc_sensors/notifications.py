@@ -95,9 +95,7 @@ def _checks(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
         if evaluation.passed:
             yield WatchedState(subject, label)
         else:
-            told = evaluation.metadata.get("message")
-            reason = Message(mark("It failed: see its page in Dagster.")) if told is None else str(told.value)
-            yield _failing(subject, label, str(number), reason)
+            yield _failing(subject, label, str(number), str(evaluation.metadata["message"].value))
 
 
 def _failing(subject: str, label: Message, since: str, reason: Message | str) -> WatchedState:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from dcc.configuration_file import NAME
-from dcc.settings import GROUPS, SECRETS, ConfiguredSettings, Settings, variable_of
+from dcc.settings import GROUPS, ConfiguredSettings, Settings, variable_of
 from dcc.settings.group import SettingsGroup
 
 _FILE_BEGINNING: Final = """\
@@ -41,8 +41,8 @@ def configuration_text(given: ConfiguredSettings, settings: Settings, path: Path
 
 def _line(name: str, text: str, settings: Settings) -> str:
     value = getattr(settings, name)
-    # A secret as it was given, because it may be a reference.
-    return f"{name} = {_toml(value if isinstance(value, (int, float)) and name not in SECRETS else text)}"
+    # Texts as they were given: a secret may be a reference.
+    return f"{name} = {_toml(value if isinstance(value, (int, float)) else text)}"
 
 
 def _example(name: str, field: FieldInfo) -> str:
@@ -52,7 +52,7 @@ def _example(name: str, field: FieldInfo) -> str:
 
 def _toml(value: str | float) -> str:
     # A text in JSON is one in TOML too, but for one control character.
-    return json.dumps(str(value) if isinstance(value, str) else value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 _PAGE_BEGINNING: Final = """\

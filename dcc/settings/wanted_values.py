@@ -29,11 +29,9 @@ def _parts(annotation: Any) -> Iterator[object]:
     """The types of an annotation, and the texts that it names: of a Literal, of an enumeration."""
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         yield from (str(each.value) for each in annotation)
-    inner = get_args(annotation)
-    for one in inner:
+    for one in get_args(annotation):
         yield from _parts(one)
-    if not inner:
-        yield annotation
+    yield annotation
 
 
 def _bounds(constraint: object) -> Iterator[tuple[str, Any]]:

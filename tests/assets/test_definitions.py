@@ -158,6 +158,8 @@ def test_the_code_location_has_all_that_the_modules_define() -> None:
     }
     assert {"overdue", "refresh_reference", "refresh_reference_data", "chosen_qc"} <= set(defined.values())
     assert [name for number, name in defined.items() if number not in there] == []
+    assert {one.default_status.name for one in (*(location.sensors or ()), *(location.schedules or ()))} == {"RUNNING"}
+    assert {one.execution_timezone for one in location.schedules or ()} == {"UTC"}
 
 
 def load(told: str) -> None:

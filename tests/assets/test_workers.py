@@ -23,6 +23,7 @@ from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
 from dcc_assets.batches import BATCHES_JOB, workers_of
 from dcc_assets.runs import SESSION_TAG
+from dcc_dagster.executors import execution_of
 from dcc_dagster.instance import open_instance
 from dcc_dagster.run_processes import PROCESS_TAG
 from tests.cli.test_replay import RULE
@@ -282,10 +283,17 @@ def _assert_locked_in(pod: dict[str, Any]) -> None:
     ]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert {one["mountPath"] for one in container["volumeMounts"]} == {"/tmp", "/var/lib/dcc"}
     assert pod["automountServiceAccountToken"] is False
     assert pod["enableServiceLinks"] is False
-    assert pod["securityContext"]["runAsUser"] == 10001
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsNonRoot"]) == (10001, True)
     assert "hostPath" not in json.dumps(pod)
+
+
+def test_jobs_of_kubernetes_need_no_secret_and_no_config_map() -> None:
+    execution = execution_of(load_settings(executor="k8s", k8s_image="dcc:1"))
+    assert (execution["env_secrets"], execution["env_config_maps"]) == ([], [])
 
 
 def test_what_no_worker_takes_the_session_does_by_itself(

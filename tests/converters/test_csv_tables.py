@@ -36,7 +36,7 @@ SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
 BASIS = PreparationBasis(load_shipped(), "7", date(2026, 11, 21), columns_for(create_engine("sqlite://")))
 SCHEMAS = SchemaSet.load(None)
 DOCUMENTS = {
-    "specimens": (SPECIMEN, specimen_document("H", mice=7)),
+    "specimens": (SPECIMEN, specimen_document("H", mice=300)),
     "blood chemistry": (EXPERIMENT, experiment_document("H", animals=3, procedure="IMPC_CBC_001")),
     "weights": (EXPERIMENT, experiment_document("H", animals=3, procedure="IMPC_BWT_001")),
 }
@@ -131,13 +131,14 @@ WEIGHTS = "specimenID,dateOfExperiment,procedureID,pipeline,project"
 FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     "unknown": (
         SPECIMEN,
-        f"{ANIMALS.replace('zygosity', 'zigosity')}\n{ANIMAL}\n".encode(),
+        f"{ANIMALS.replace('zygosity', 'zigosity')},genotype.colour\n{ANIMAL},\n".encode(),
         [
             (
                 1,
                 "zigosity",
                 "A column 'zigosity' is not known. Correct its name (the nearest: zygosity), or remove it.",
             ),
+            (1, "genotype.colour", "A column 'genotype.colour' is not known."),
             (1, "zygosity", "The column 'zygosity' is missing. Add it."),
         ],
     ),
@@ -189,6 +190,7 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     ),
     "not UTF-8": (SPECIMEN, f"{ANIMALS}\n{ANIMAL}\n".encode() + b"\xfc,", [(3, "", "The row is not in UTF-8.")]),
     "UTF-16": (SPECIMEN, ANIMALS.encode("utf-16"), [(1, "", "The row is not in UTF-8.")]),
+    "open quote in the header": (SPECIMEN, b'"x', [(1, "", "The table cannot be read from here on")]),
     "open quote": (SPECIMEN, f'{ANIMALS}\n"{ANIMAL}\n'.encode(), [(2, "", "The table cannot be read from here on")]),
     "empty": (SPECIMEN, b"", [(1, "", "The table has no rows below its header.")]),
     "header alone": (EXPERIMENT, f"{WEIGHTS}\n".encode(), [(1, "", "The table has no rows below its header.")]),

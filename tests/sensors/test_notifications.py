@@ -95,11 +95,11 @@ def test_a_run_that_fails_is_told_in_the_language_of_the_installation(
     server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DCC_LANGUAGE", "de")
-    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.FAILURE)
+    run = create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.FAILURE)
     tick(instance)
     ((_, letter),) = server.received
     assert letter["Subject"] == f"DCC: Ausfall: Dagsters Job {REFERENCE_JOB}"
-    assert "Sein letzter Lauf" in letter.get_body(("plain",)).get_content()
+    assert f"Sein letzter Lauf ({run.run_id[:8]}) ist" in letter.get_body(("plain",)).get_content()
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
+from dcc.session.archives.archive_phases import process_zip_actions as processed_in
 from dcc.session.crawling import crawl_file_sources as crawl
+from dcc.settings import load_settings
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
@@ -393,10 +395,11 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
 ) -> None:
     assert asked(retry_failed_downloads, instance) == "No download has failed."
     folder.put(ZIP)
-    installation.crawl()
+    crawled = installation.crawl(hand_over=True)
     saved = (folder.path / ZIP).read_bytes()
     (folder.path / ZIP).unlink()
-    installation.run_session(crawl=False)
+    with open_session(installation.tracker, installation.settings, resume=crawled.id) as resumed:
+        assert list(processed_in(resumed))
     assert installation.states() == {ZIP: "download failed"}
     assert "with or after the next crawl" in str(asked(retry_failed_downloads, instance))
 
@@ -413,13 +416,14 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
 
 
 def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kept_instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DCC_TRACKER_URL", raising=False)
     for one in (new_zips, retry_failed_downloads, due_sources, valid_documents, changes_beside_sessions, overdue):
-        assert "dcc init" in str(asked(one, instance))
-    assert "dcc init" in looked(refresh_reference).skip_message
+        assert "dcc init" in str(asked(one, kept_instance))
+    for schedule in (refresh_reference, *crawl_schedules(load_settings())):
+        assert "dcc init" in looked(schedule, kept_instance).skip_message
     assert not (tmp_path / "home").exists()
 
 

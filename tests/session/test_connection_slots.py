@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from datetime import datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
@@ -29,7 +30,7 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.hosting import Hosting
 from dcc.tracker.models import ConnectionSlot
 from dcc.tracker.register.source_addresses import load_addresses
-from tests.support.asking import count_in, execute_in, in_reading
+from tests.support.asking import count_in, execute_in, in_reading, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_processes import holding
@@ -39,6 +40,7 @@ from tests.support.servers import Share
 from tests.support.waiting import wait_until
 
 PATIENCE = 60
+LONG_AGO = datetime(2001, 1, 1)
 
 
 @pytest.fixture
@@ -178,6 +180,50 @@ def test_a_server_of_several_sources_has_a_limit_of_its_own(
     with some.slot(one, lambda: False), some.slot(one, lambda: False), some.slot(other, lambda: False):
         assert is_full(some, other)
         assert not is_full(ConnectionSlots(installation.tracker, installation.settings), other)
+
+
+@only_sqlite
+@pytest.mark.parametrize(("limit", "names"), [({}, "aa"), ({"connections_per_server": 1}, "ab")], ids=str)
+def test_who_has_a_slot_hears_that_another_waits_for_it_and_that_it_was_taken_for_dead(
+    installation: Installation, sftp_server: Share, limit: dict[str, object], names: str
+) -> None:
+    limited = installation.with_settings(downloads_per_source=1, lease_timeout=1.2, **limit)
+    ids = {name: register(limited, below(sftp_server, name)) for name in sorted(set(names))}
+    one, other = (address_of(limited, ids[name]) for name in names)
+    some, others = (ConnectionSlots(limited.tracker, limited.settings) for _ in range(2))
+    told: list[bool] = []
+    in_time = for_seconds(PATIENCE)
+
+    def goes_on() -> bool:
+        told.append(some.must_give_up(one))
+        return in_time() and not told[-1]
+
+    with some.keep_alive(), some.slot(one, lambda: False):
+        with pytest.raises(SourceTimeoutError), others.slot(other, goes_on):
+            pass
+        assert [told[0], told[-1]] == [False, True]
+        wait_until(lambda: not some.must_give_up(one))
+        execute_in(limited.tracker, update(ConnectionSlot).values(heartbeat=LONG_AGO))
+        wait_until(lambda: value_in(limited.tracker, select(ConnectionSlot.heartbeat)) > LONG_AGO)
+        execute_in(limited.tracker, delete(ConnectionSlot))
+        wait_until(lambda: some.must_give_up(one))
+
+
+@only_sqlite
+def test_who_waits_and_was_taken_for_dead_waits_anew(installation: Installation, sftp_server: Share) -> None:
+    limited = installation.with_settings(downloads_per_source=1)
+    address = address_of(limited, register(limited, sftp_server))
+    some = ConnectionSlots(limited.tracker, limited.settings)
+    in_time = for_seconds(PATIENCE)
+
+    def goes_on() -> bool:
+        if lines(limited) == 2:
+            execute_in(limited.tracker, delete(ConnectionSlot))
+        return in_time()
+
+    with some.slot(address, lambda: False), some.slot(address, goes_on):
+        assert lines(limited) == 1
+    assert lines(limited) == 0
 
 
 @only_sqlite

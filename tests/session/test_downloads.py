@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,24 @@ class TestSourceThreads:
         for transfer in transfers_of(5):
             source.put(transfer)
         assert {end.error for end in sources.ends(5) if isinstance(end, TransferFailed)} == {fault}
+
+    @pytest.mark.parametrize("is_wanted", [False, True])
+    def test_a_connection_for_which_another_process_waits_is_closed_after_its_transfer(
+        self, sources: Sources, *, is_wanted: bool
+    ) -> None:
+        class Slots:
+            def slot(self, *_: object) -> AbstractContextManager[None]:
+                return nullcontext()
+
+            def must_give_up(self, _: object) -> bool:
+                return is_wanted
+
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
+        source = sources.source(connection_slots=Slots())
+        for transfer in transfers_of(2):
+            source.put(transfer)
+        sources.ends(2)
+        assert len(sources.connections) == 1 + is_wanted
 
     @pytest.mark.parametrize(
         ("slots", "numbers", "most"), [(8, (1,), 2), (3, (1, 2, 3), 3)], ids=["than one source allows", "in all"]

@@ -160,7 +160,7 @@ def test_a_written_file_says_the_same_as_the_environment(file: Path, monkeypatch
         "WORKERS": "3",
         "RETRY_DELAY": "1e-3",
         "STAGING_CLEAN": "on",
-        "ZIP_PATTERN": r"(?P<centre>\w+)-(?P<date>\d{8})-(?P<inc>\d+)\.\"zip\"",
+        "ZIP_PATTERN": r"(?P<centre>\w+)-(?P<date>\d{8})-(?P<inc>\d+)\.\"zip\"" + "\x7f",
         "NOTIFY_TO": "ü@x.example",
         "TRACKER_URL": f"mysql://u:{SECRET}@db.example/t",
         "KEY_PASSPHRASE": "env:PASSPHRASE",
@@ -174,6 +174,7 @@ def test_a_written_file_says_the_same_as_the_environment(file: Path, monkeypatch
         monkeypatch.delenv(f"DCC_{name}")
     write(file, text)
     assert load_settings() == before
+    assert "\nworkers = 3\n" in text
     assert 'key_passphrase = "env:PASSPHRASE"' in text
     assert f"\n#downloaders = {Settings.model_fields['downloaders'].default}\n" in text
     # Every comment may be removed.
@@ -212,8 +213,8 @@ def test_groups_have_intervals_of_their_own() -> None:
 def test_hosts_are_read_without_their_ports() -> None:
     assert parse_hosts("") == parse_hosts(" , ") == set()
     assert parse_hosts("dcc.example.org") == {"dcc.example.org"}
-    several = parse_hosts("DCC.Example.org:8443, 192.0.2.7 ,[2001:DB8::7]:443,2001:db8:0::8,")
-    assert several == {"dcc.example.org", "192.0.2.7", "2001:db8::7", "2001:db8::8"}
+    several = parse_hosts("DCC.Example.org:8443, 192.0.2.7 ,[2001:DB8::7]:443,2001:db8:0::8,::1,")
+    assert several == {"dcc.example.org", "192.0.2.7", "2001:db8::7", "2001:db8::8", "::1"}
 
 
 def test_what_is_no_host_is_none() -> None:

@@ -93,9 +93,10 @@ def test_the_page_of_settings_is_in_step() -> None:
 
 def test_a_variable_that_is_set_to_nothing_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     unset = load_settings()
-    for name in Settings.model_fields:
-        monkeypatch.setenv(f"DCC_{name.upper()}", "")
+    for variable in (*(f"DCC_{name.upper()}" for name in Settings.model_fields), *NEW_NAMES):
+        monkeypatch.setenv(variable, "")
     assert load_settings() == unset
+    assert warnings_of(os.environ) == []
 
 
 def test_every_wrong_setting_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +110,7 @@ def test_every_setting_says_what_it_must_be_in_words() -> None:
     said = {name: wanted_value(field) for name, field in Settings.model_fields.items()}
     assert said["requests_per_second"] == "a number above 0 and below 1,000,000"
     assert said["home"] == "a path"
+    assert said["k8s_namespace"].startswith("a text of the form ")
     assert {name for name, words in said.items() if not words.startswith(("a ", "one of ", "true or "))} == set()
 
 
@@ -176,7 +178,7 @@ MALFORMED = [
     *(f"mysql://u:{SECRET}@{host}/db" for host in ("host:99999", "host:0", "[::1", "::1]", "a..b", "x" * 64)),
     *(f"mysql://u:{SECRET}@host/db?{name}={SECRET}" for name in ("unknown", "cursorclass", "connect_timeout")),
     f"mysql://u:{SECRET}@host/db?use_unicode={SECRET}",
-    f"mysql://u:{SECRET}@host/db?ssl_ca=/not/there",
+    *(f"mysql://u:{SECRET}@host/db?{name}" for name in ("ssl_ca=/not/there", "ssl_ca=%00", "ssl_cert=/not/there")),
     f"postgresql://root:{SECRET}@host/db",
     f"mysql+{SECRET}://root@host/db",
     f"mysql+nonsense://root:{SECRET}@host/db",
@@ -261,7 +263,7 @@ TAKEN = {
         "mysql:///db",
         "mysql+mysqldb://u:p@host/db",
         "sqlite+pysqlite:////x/y.db",
-        "mariadb+pymysql://u:p%40%2F@host:3307/db?charset=utf8mb4&connect_timeout=3",
+        "mariadb+pymysql://u:p%40%2F@host:65535/db?charset=utf8mb4&connect_timeout=3",
         "mysql://u:p@[::1]:3306/db",
         "mysql://u:p@/db?unix_socket=/run/mysqld/mysqld.sock",
         "sqlite:////x/y.db",
@@ -274,7 +276,7 @@ TAKEN = {
         "redis+socket:///run/redis.sock",
     ],
     # An at sign that cuts no password.
-    "openlineage_url": ["https://user:p%40ss@h.example:8443/api", "https://h.example/a@b"],
+    "openlineage_url": ["https://user:p%40ss@h.example:8443/api", "https://[::1]/a@b"],
     "notify_webhook": [
         "https://h.example/webhook/a@b/IncomingWebhook/c",
         "https://h.example:8443/webhook/a%40b",
@@ -337,6 +339,7 @@ def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_
         ("GROUPS", "the-north=H;the_north=J", "groups the-north and the_north differ by hyphens alone"),
         ("GROUPS", "europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
         ("GROUP_INTERVALS", "0 * * * *", "is no interval of a group"),
+        ("GROUP_INTERVALS", "the north=0 * * * *", "is no interval of a group"),
         ("GROUP_INTERVALS", "europe=", "'europe=' is no interval of a group"),
         ("GROUP_INTERVALS", "europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
     ):
@@ -409,6 +412,7 @@ def test_what_a_url_of_reference_data_asks_with_is_not_shown(url: str, shown: st
     assert shown_source(source) == source
     assert is_from_source(source, url)
     assert is_from_source(url, url)
+    assert is_from_source("https://h.example/x.csv", "https://h.example/")
     if "?" in url:
         assert not is_from_source(source, f"{url}2")
         assert SECRET not in redacted(f"Asked {url} and got nothing.")

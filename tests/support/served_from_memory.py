@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -161,10 +162,13 @@ class Sources:
             self.connections.append((address.id, connection))
         return connection
 
-    def source(self, number: int = 1, from_workers: PrefetchedArchives | None = None) -> SourceDownloads:
+    def source(
+        self, number: int = 1, from_workers: PrefetchedArchives | None = None, connection_slots: Any = None
+    ) -> SourceDownloads:
         address = SourceAddress(number, "H", SourceProtocol.SFTP, "same.host", f"user{number}", SecretStr("x"), "")
+        tell = self.messages.put
         downloads = SourceDownloads(
-            address, self.settings, self.staging, self.download_slots, self.messages.put, from_workers
+            address, self.settings, self.staging, self.download_slots, tell, from_workers, connection_slots
         )
         self._all.append(downloads)
         return downloads
