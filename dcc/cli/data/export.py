@@ -67,8 +67,8 @@ _filter_options = options(
     help="Of the files in a directory (default: parquet). One file has the format of its suffix, - has CSV.",
 )
 @_filter_options
-@click.option("--from", "date_from", type=DAY, metavar="DATE", help="Only experiments of this day or later.")
-@click.option("--until", "date_until", type=DAY, metavar="DATE", help="Only experiments of this day or earlier.")
+@click.option("--from", "date_from", type=DAY, help="Only experiments of this day or later.")
+@click.option("--until", "date_until", type=DAY, help="Only experiments of this day or earlier.")
 @click.option("--as-of", metavar="DATE|DOCUMENT", help="What was current at the end of a day, or after a document.")
 @click.option("--latest-valid", is_flag=True, help="Of data replaced by some with errors, the valid ones from before.")
 @click.option("--include-invalid", is_flag=True, help="Also what integrity rules found errors in, or have not judged.")

@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     from dcc.qc.expected_procedures import LackingProcedure, ProcedureDeliveries
 
 _FILTERS = (
-    ("--centre", "Only of this centre (ILAR code)."),
-    ("--pipeline", "Only of this pipeline, such as IMPC_001."),
-    ("--procedure", "Only of this procedure, such as IMPC_CBC_001."),
-    ("--parameter", "Only of this parameter, such as IMPC_CBC_001_001."),
-    ("--genotype", "Only of this colony, or `baseline`."),
-    ("--strain", "Only of this strain, such as MGI:2159965."),
+    ("--centre", "CODE", "Only of this centre (ILAR code)."),
+    ("--pipeline", "KEY", "Only of this pipeline, such as IMPC_001."),
+    ("--procedure", "KEY", "Only of this procedure, such as IMPC_CBC_001."),
+    ("--parameter", "KEY", "Only of this parameter, such as IMPC_CBC_001_001."),
+    ("--genotype", "COLONY", "Only of this colony, or `baseline`."),
+    ("--strain", "ID", "Only of this strain, such as MGI:2159965."),
 )
 _OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
 _CONTEXT = "centre, pipeline, genotype, strain, procedure, parameter"
 
 
 _filtered = options(
-    *(click.option(name, help=text) for name, text in _FILTERS),
+    *(click.option(name, metavar=word, help=text) for name, word, text in _FILTERS),
     click.option(
         "--state",
         "states",
@@ -197,7 +197,7 @@ def history(**filters: Any) -> None:
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])
 @click.argument("name", type=click.Choice(_OVERVIEWS))
-@click.option("--centre", help="Only of this centre (ILAR code).")
+@click.option("--centre", metavar="CODE", help="Only of this centre (ILAR code).")
 @json_option
 def overview(name: str, centre: str | None) -> None:
     """Show an overview of current, valid data.
@@ -314,9 +314,9 @@ def _decide(decision: ContextEvent, filters: dict[str, Any], every: bool, reason
     ],
     exits={2: "no such data, centre or language, or the file cannot be written"},
 )
-@click.option("--centre", required=True, help="Data of this centre (ILAR code).")
+@click.option("--centre", metavar="CODE", required=True, help="Data of this centre (ILAR code).")
 @click.option("--parameter", help="Of this parameter, such as IMPC_CBC_001_001; without it, experiments per week.")
-@click.option("--zip", "zip_name", help="Pick out what this submission brought: <action>/<file name>.")
+@click.option("--zip", "zip_name", metavar="ACTION/ZIP", help="Pick out what this submission brought.")
 @click.option(
     "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write: .svg or .png."
 )
@@ -372,7 +372,7 @@ _NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
         "dcc qc expected --pipeline IMPC_001 --day 2026-11-21 --csv expected.csv",
     ]
 )
-@click.option("--centre", help="Only of this centre (ILAR code).")
+@click.option("--centre", metavar="CODE", help="Only of this centre (ILAR code).")
 @click.option("--pipeline", help="Only of this pipeline, such as IMPC_001.")
 @click.option(
     "--day", type=DAY, help="The day on which the age of animals counts, such as 2026-11-21; by default today."

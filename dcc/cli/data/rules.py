@@ -63,8 +63,8 @@ def list_rules() -> None:
 @rules.command(examples=['dcc rules waive P10 --centre H --until 2027-03-31 --reason "new options are on their way"'])
 @click.argument("rule")
 @reason_option
-@click.option("--centre", help="For the data of one centre only, by its ILAR code.")
-@click.option("--procedure", help="For one procedure only, by its IMPReSS key with the version.")
+@click.option("--centre", metavar="CODE", help="For the data of one centre only, by its ILAR code.")
+@click.option("--procedure", metavar="KEY", help="For one procedure only, by its IMPReSS key with the version.")
 @click.option("--from", "valid_from", type=DAY, help="First day on which it holds; today by default.")
 @click.option("--until", "valid_until", type=DAY, help="Last day on which it holds; without end by default.")
 @click.option("--warn", is_flag=True, help="Have the rule warn instead of waiving it wholly.")

@@ -104,7 +104,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         2: "a setting is wrong or was removed, or a database is of a newer version",
     },
 )
-@click.option("--check", is_flag=True, help="Say what is to do, and change nothing.")
+@click.option("--check", is_flag=True, help="Needed: only `dcc init` upgrades.")
 @json_option
 @click.pass_context
 def upgrade(ctx: click.Context, check: bool) -> None:

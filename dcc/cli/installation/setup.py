@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     metavar="HOST",
     help="With --production: where accounts connect from; by default as the one in use, else % (anywhere).",
 )
-@click.option("--force", is_flag=True, help="With --production: replace a dagster.yaml, which is kept beside it.")
+@click.option("--force", is_flag=True, help="With --production: replace dagster.yaml, and keep the earlier one.")
 @json_option
 def init(production: bool, only_grants: bool, from_host: str | None, force: bool) -> None:
     """Make the databases, or upgrade older ones.

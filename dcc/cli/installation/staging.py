@@ -35,24 +35,29 @@ def staging() -> None:
 
 _DAYS = click.IntRange(0, 36_500)
 _policy_options = options(
-    click.option("--keep-days", "staging_keep_days", type=_DAYS, help="For what is through. [DCC_STAGING_KEEP_DAYS]"),
+    click.option(
+        "--keep-days",
+        "staging_keep_days",
+        type=_DAYS,
+        help="Days in staging of what is through. [DCC_STAGING_KEEP_DAYS, else 90]",
+    ),
     click.option(
         "--keep-failed-days",
         "staging_keep_failed_days",
         type=_DAYS,
-        help="For what failed or was withdrawn. [DCC_STAGING_KEEP_FAILED_DAYS]",
+        help="Days in staging of what failed or was withdrawn. [DCC_STAGING_KEEP_FAILED_DAYS, else 365]",
     ),
     click.option(
         "--keep-part-days",
         "staging_keep_part_days",
         type=_DAYS,
-        help="For parts of what no source hosts. [DCC_STAGING_KEEP_PART_DAYS]",
+        help="Days in staging of parts of what no source hosts. [DCC_STAGING_KEEP_PART_DAYS, else 7]",
     ),
     click.option(
         "--phase",
         "staging_keep_phase",
         type=click.Choice(get_args(KeptPhase)),
-        help="Phase whose end makes it through. [DCC_STAGING_KEEP_PHASE]",
+        help="What has passed this phase is through. [DCC_STAGING_KEEP_PHASE, else qc]",
     ),
 )
 

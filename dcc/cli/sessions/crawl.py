@@ -86,7 +86,7 @@ _session_options = options(
 )
 @click.option("--all", "everything", is_flag=True, help="Crawl every source that is not paused, due or not.")
 @click.option("--group", metavar="GROUP", help="A session of this group of centres only. [DCC_GROUPS]")
-@click.option("--urgent", is_flag=True, help="Process the submissions ACTION/ZIP before all others, and only these.")
+@click.option("--urgent", is_flag=True, help="Process only ACTION/ZIP, before all others; else name none.")
 @click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1)
 @_session_options
 @click.pass_context

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -46,14 +46,36 @@ def _within_limit(
     return number
 
 
-class _Day(click.DateTime):
+class _Moment(click.DateTime):
+    def __init__(self, formats: Sequence[str], word: str, example: str) -> None:
+        super().__init__(formats)
+        self._word, self._example = word, example
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
+        """The word for it in help."""
+        return self._word
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The moment. Fails for other texts."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"'{value}' is no {self._word.lower()} such as {self._example}.", param, ctx)
+
+
+class _Day(_Moment):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The date. Fails for other texts."""
         return super().convert(value, param, ctx).date()
 
 
-DAY = _Day(["%Y-%m-%d"])
+DAY = _Day(["%Y-%m-%d"], "DATE", "2026-11-21")
 """The type of a date, such as 2026-11-21."""
+
+MOMENT = _Moment(
+    ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"], "TIME", "2026-11-21 or 2026-11-21T14:30"
+)
+"""The type of a time, such as 2026-11-21T14:30; a date stands for its beginning."""
 
 ID = _Id()
 """The type of an id."""

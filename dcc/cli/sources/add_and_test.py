@@ -80,7 +80,9 @@ _accept_option = click.option(
 @click.option("--protocol", type=click.Choice(list(available_protocols())), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
-@click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
+@click.option(
+    "--accesskey", default="", help="env:NAME, file:PATH or key:PATH; with --plain a password, or - to be asked for it."
+)
 @click.option("--base-path", default="", help="The directory that holds add, edit and delete.")
 @click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @_accept_option

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 _details = options(
-    click.option("--name", "full_name", help="Full name; not needed for a new centre that the platform knows."),
     click.option("--email", help="Whom to write to about the centre's data; several addresses between commas."),
     click.option("--imits", "imits_name", help="The centre's name where colonies are registered (iMits), for rule S6."),
     click.option("--phone", help="With country and area code, at most 14 characters."),
@@ -50,6 +49,7 @@ def centre() -> None:
     exits={2: "the code is invalid or registered already, the e-mail address is invalid, or an unknown language"},
 )
 @click.argument("code")
+@click.option("--name", "full_name", help="Full name; not needed for a centre that the platform knows.")
 @_details
 @json_option
 def add(code: str, **details: str | None) -> None:
@@ -88,6 +88,7 @@ def list_centres() -> None:
 
 @centre.command(examples=["dcc centre change H --email data@example.org --language de"])
 @click.argument("code")
+@click.option("--name", "full_name", help="Full name.")
 @_details
 @json_option
 def change(code: str, **details: str | None) -> None:
@@ -140,7 +141,7 @@ def deactivate(code: str) -> None:
 @centre.command(examples=["dcc centre delegate H --to J --until 2027-06-30", "dcc centre delegate H --to J --revoke"])
 @click.argument("code")
 @click.option("--to", "delegate_code", required=True, metavar="CODE", help="The centre that speaks for it from now on.")
-@click.option("--until", type=DAY, metavar="DATE", help="The last day, in UTC [no end]")
+@click.option("--until", type=DAY, help="The last day, in UTC; without end by default.")
 @click.option("--revoke", is_flag=True, help="End the delegation now.")
 @json_option
 def delegate(code: str, delegate_code: str, until: date | None, revoke: bool) -> None:

@@ -27,7 +27,7 @@ from dcc.cli.shell.context import (
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_list, echo_wrapped, warn
-from dcc.cli.shell.parameter_types import ID
+from dcc.cli.shell.parameter_types import ID, MOMENT
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 from dcc.runtime.json_values import fields_of, json_ready
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 source_options = options(
-    click.option("--depth", type=click.IntRange(0, 16), help="Levels of folders to list below add, edit, delete."),
+    click.option(
+        "--depth", type=click.IntRange(0, 16), help="Levels of folders to list below add, edit, delete; else 0."
+    ),
     click.option("--include", metavar="PATTERN", multiple=True, help="List only archives like 2024/*; repeatable."),
     click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out archives and folders; repeatable."),
     click.option("--every", metavar="AGE", help="List it once so often, such as 6h or 7d; else in every session."),
@@ -241,7 +243,8 @@ def _listed(extent: Extent) -> str:
 def set_state(source_id: int, state: str) -> None:
     """Set the state of source ID.
 
-    Only available sources are crawled and downloaded from.
+    Only available sources are crawled and downloaded from. A source in maintenance waits until you set it back, and one
+    that is removed is as after `dcc source remove`.
     """
     from dcc.runtime.clock import utc_now
     from dcc.tracker.hostings.missing_archives import close_returned
@@ -373,8 +376,8 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
 @click.option("--reason", required=True, help="Why, for whoever wonders.")
 @click.option(
     "--until",
-    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]),
-    help="When it ends by itself, in UTC; else with `dcc source resume`.",
+    type=MOMENT,
+    help="When it ends by itself, such as 2026-12-01 or 2026-12-01T06:00, in UTC; else with `dcc source resume`.",
 )
 def pause(source_id: int, reason: str, until: datetime | None) -> None:
     """Leave source ID alone for a time.

@@ -129,7 +129,7 @@ def list_files(archive: str, attempt: int | None) -> None:
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write; by default that name, in this directory.",
+    help="File to write; by default one of its name in the working directory.",
 )
 def get(archive: str, document: str | None, attempt: int | None, output: Path | None) -> None:
     """Write ARCHIVE, or one DOCUMENT of it, to a file.
@@ -199,7 +199,7 @@ def _member(settings: Settings, attempt: Attempt, document: str | None) -> Abstr
     exits={2: "it is not held, is declined already, or is not declined"},
 )
 @click.argument("zip_action", metavar="ACTION/ZIP")
-@click.option("--reason", help="Why; the messages to both centres say it.")
+@click.option("--reason", help="Why; the messages to both centres say it. Needed without --revoke.")
 @click.option("--revoke", is_flag=True, help="Take that back: the archive is held again.")
 @json_option
 def decline(zip_action: str, reason: str | None, revoke: bool) -> None:

@@ -120,7 +120,7 @@ def cancel(**asked: Any) -> None:
     ]
 )
 @bulk_options
-@click.option("--reason", help="Why nobody has to act; `dcc show` tells it.")
+@click.option("--reason", help="Why nobody has to act; `dcc show` tells it. Needed without --revoke.")
 @click.option("--revoke", "revoked", is_flag=True, help="Take that back.")
 @json_option
 def acknowledge(reason: str | None, revoked: bool, **asked: Any) -> None:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     offline=True,
 )
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--format", "suffix", type=click.Choice(("json", "csv")), default="json", show_default=True)
+@click.option(
+    "--format", "suffix", type=click.Choice(("json", "csv")), default="json", show_default=True, help="Of the manifest."
+)
 @json_option
 def manifest(path: Path, suffix: str) -> None:
     """Write a manifest of the documents in PATH.

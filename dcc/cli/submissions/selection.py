@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from dcc.cli.shell.context import ask_in_production, options, yes_option
+from dcc.cli.shell.parameter_types import MOMENT
 from dcc.errors import NotFoundError
 from dcc.messages import count_of
 from dcc.naming import Action
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 
 
 _FILTERS = (
-    click.option("--centre", help="Only of this centre (ILAR code), by name or else by source."),
+    click.option("--centre", metavar="CODE", help="Only of this centre (ILAR code), by name or else by source."),
     click.option("--action", type=click.Choice([action.value for action in Action]), help="Only of this action."),
     click.option("--phase", type=click.Choice([phase.short_name for phase in Phase]), help="Only in this phase."),
     click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status."),
     click.option("--code", metavar="ID", help="Only with this error or rule, as `dcc explain` has it."),
     click.option(
         "--since",
-        type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]),
-        help="Only those that changed from then on, in UTC.",
+        type=MOMENT,
+        help="Only those that changed from then on, such as 2026-11-21 or 2026-11-21T14:30, in UTC.",
     ),
     click.option("--name", metavar="PATTERN", help="Only archives with such a name; * and ? stand for anything."),
     click.option("--quarantine", is_flag=True, help="Only those that met a fault of the platform."),
