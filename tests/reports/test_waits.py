@@ -186,6 +186,10 @@ def test_what_has_arrived_or_has_no_room_goes_on_with_the_next_session(twice: In
     goes_on = "The present or the next session goes on with it."
     assert waits(twice, at(State(Phase.XSD, Status.RUNNING))) == [goes_on]
     assert waits(twice, at(VALID)) == ["The present or the next session takes its data over."]
+    for state, until in ((WAITING, "zip_name"), (VALID, "xsd")):
+        ends = f"At present sessions end with the phase {until}, before its turn."
+        assert waits(twice.with_settings(until=until), at(state)) == [ends]
+    assert waits(twice.with_settings(until="xsd"), at(WAITING)) == [NEXT]
     kind = select(AnException.id).where(AnException.short_name == NO_ROOM).scalar_subquery()
     full = insert(ZipLog).values(zip_id=1, exception_id=kind, message="The disk of /staging is full.")
     for state in (WAITING, EXTRACTING):

@@ -13,8 +13,10 @@ from sqlalchemy import Connection
 
 from dcc.messages import Message, mark, message
 from dcc.outcomes import NO_ROOM, CrawlOutcome
+from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import why_not_crawled, why_not_listed
 from dcc.reports.submissions.model import Outcome
+from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue
 from dcc.tracker.crawls import CrawlEntry, latest_crawls
 from dcc.tracker.decisions import DecisionKind
@@ -38,6 +40,8 @@ _GOES_ON: Final = {
     Outcome.UNDER_WAY: mark("The present or the next session goes on with it."),
     Outcome.TO_BE_TAKEN: mark("The present or the next session takes its data over."),
 }
+_ENDS_BEFORE: Final = mark("At present sessions end with the phase {phase}, before its turn.")
+_DECIDED_BY: Final = mark("{problem} DCC_UNTIL sets that.")
 _NO_ROOM: Final = mark("A disk of the Data Coordination Centre had no room for it. The next session tries again.")
 _GONE: Final = mark("No file source has it any more. If it is put there again, a session fetches it.")
 _MISSED: Final = mark("The listing of {moment} UTC lacked it and much else. The next one decides whether it is gone.")
@@ -48,22 +52,25 @@ _BAD: Final = mark("Its copy is known to be bad, and is fetched again when it or
 _AT_SOURCE: Final = mark("{source}: {problem}")
 
 
-def waits_of(connection: Connection, story: SubmissionStory, outcome: Outcome, failure_limit: int) -> tuple[Wait, ...]:
+def waits_of(connection: Connection, story: SubmissionStory, outcome: Outcome, settings: Settings) -> tuple[Wait, ...]:
     """What a submission with that outcome waits for; empty if it does not wait, or if its decisions and reasons say so.
 
-    `failure_limit` is that of DCC_SOURCE_FAILURE_LIMIT.
+    `settings` say how far sessions go, and which sources they leave alone.
     """
     if any(decision.kind is DecisionKind.ACKNOWLEDGE and decision.revoked is None for decision in story.decisions):
         return ()
     if outcome in (Outcome.GONE, Outcome.WAITING, Outcome.NOT_ARRIVED):
-        obstacles = _obstacles(connection, story.hosts, failure_limit)
+        obstacles = _obstacles(connection, story.hosts, settings.source_failure_limit)
         if obstacles:
             return obstacles
+    if outcome not in _GOES_ON:
+        return ()
+    if settings.last_phase < max(Phase.ZIP_MD5, story.phase + (story.status is Status.DONE)):
+        ends = message(_ENDS_BEFORE, phase=settings.last_phase.short_name)
+        return (Wait(Actor.DCC, ends, message(_DECIDED_BY, problem=ends)),)
     reasons = () if story.latest is None else story.latest.reasons
     has_no_room = reasons[-1:] != () and reasons[-1].kind == NO_ROOM
-    if outcome in _GOES_ON and has_no_room:
-        return (_wait(_NO_ROOM, Actor.DCC),)
-    return (_wait(_GOES_ON[outcome]),) if outcome in _GOES_ON else ()
+    return (_wait(_NO_ROOM, Actor.DCC) if has_no_room else _wait(_GOES_ON[outcome]),)
 
 
 def _obstacles(connection: Connection, hosts: tuple[Host, ...], failure_limit: int) -> tuple[Wait, ...]:
