@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData, SubmissionData
 from dcc.databases.transactions import run_reading
-from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreachableError, platform_fault
+from dcc.errors import ReferenceDataError, ReferenceUnreachableError
 from dcc.messages import mark
 from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
@@ -30,6 +30,7 @@ from dcc.runtime.clock import utc_now, utc_today
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_queries import archives_from, load_due
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
+from dcc.session.faults import Faults
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.settings.left_out_steps import LeftOutSteps
@@ -55,16 +56,14 @@ _MAX_DOCUMENTS: Final = 500
 class DataSession:
     """One session's work on both databases. `keys` are its submissions, None for all.
 
-    `with_faults`: the submissions that met a fault of the platform when they were judged. `has_reference`: reference
-    data were refreshed. `delegations` are those in force since the upload began.
+    `has_reference`: reference data were refreshed. `delegations` are those in force since the upload began.
     """
 
     qc: Engine
     session: Session
     keys: set[SubmissionKey] | None
     staging: Staging
-    faults: list[InternalFaultError] = field(default_factory=list)
-    with_faults: set[int] = field(default_factory=set)
+    faults: Faults = field(default_factory=Faults)
     has_reference: bool = False
     delegations: Delegations = field(default_factory=Delegations)
 
@@ -113,16 +112,6 @@ class DataSession:
             self.session.write(
                 lambda connection: progress.reopen_documents(connection, states, self.author, reason) and None
             )
-
-    def note_fault(self, key: SubmissionKey, file_name: str, error: Exception) -> InternalFaultError:
-        """Keep and log a fault of the platform with a document, to be raised after everything else is done."""
-        log.error("%s: %s met a fault of the platform", key, file_name, exc_info=error)
-        fault = platform_fault(f"{key}: {file_name}", error)
-        if not self.faults:
-            # The one that is raised in the end: others would keep what their frames hold.
-            fault.__cause__ = error
-        self.faults.append(fault)
-        return fault
 
 
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:

@@ -77,8 +77,7 @@ def process_data(
     for phase in _PHASES:
         if phase <= until:
             yield from process_phase(work, phase)
-    if work.faults:
-        raise work.faults[0]
+    work.faults.raise_first()
 
 
 def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:

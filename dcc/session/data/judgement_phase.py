@@ -52,7 +52,7 @@ from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.upload_phase import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
-from dcc.tracker.decisions import quarantine, record_fault, revoke_healed
+from dcc.tracker.decisions import record_fault, revoke_healed
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import JUDGED_FAULTY, JUDGED_WELL, NOT_UPLOADED, UPLOADED
 from dcc.vocabulary import DocumentState
@@ -83,7 +83,7 @@ def judge_documents(work: DataSession) -> Iterator[SubmissionData]:
     if not due:
         return
     task = work.session.start_task(Phase.DATA, f"Check of {count_of(len(due), 'document')}")
-    faults = len(work.faults)
+    faults = len(work.faults.met)
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
     waiting = [CountedDocument(document, applied[document.xml_id]) for document in due]
@@ -103,10 +103,8 @@ def judge_documents(work: DataSession) -> Iterator[SubmissionData]:
         recorder.break_off()
         raise
     work.session.write(lambda connection: revoke_healed(connection, work.author))
-    if work.with_faults:
-        faulty, most = work.with_faults, work.settings.max_faults
-        work.session.write(lambda connection: quarantine(connection, work.session.id, most, faulty))
-    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults))
+    work.faults.quarantine(work.session)
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults.met) > faults))
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> list[DueDocument]:
@@ -146,7 +144,7 @@ def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Judg
         except NotFoundError as error:
             log.info("%s: %s was not judged: %s", document.key, document.file_name, error)
         except Exception as error:
-            work.note_fault(document.key, document.file_name, error)
+            work.faults.note(f"{document.key}: {document.file_name}", error)
 
 
 def may_be_judged_again(document: DueDocument) -> bool:
@@ -276,9 +274,9 @@ def _unjudged(one: CountedDocument, reason: Exception) -> DocumentResult:
 
 def _faulty(work: DataSession, one: CountedDocument, error: Exception) -> DocumentResult:
     document = one.due
-    fault = work.note_fault(document.key, document.name.file_name, error)
-    if document.za_id not in work.with_faults:
-        work.with_faults.add(document.za_id)
+    fault = work.faults.note(f"{document.key}: {document.name.file_name}", error)
+    if document.za_id not in work.faults.submissions:
+        work.faults.submissions.add(document.za_id)
         work.session.write(lambda connection: record_fault(connection, document.xml_id, fault))
     return _unjudged(one, fault)
 

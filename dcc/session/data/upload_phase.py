@@ -191,7 +191,7 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     if not to_upload:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(to_upload), 'document')}")
-    faults = len(work.faults)
+    faults = len(work.faults.met)
     upload = _Upload(work, to_upload, applied, archives_with_held, older)
     try:
         yield from upload.all()
@@ -203,7 +203,7 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     if sum(document.size_bytes for document in to_upload) >= LARGE:
         update_statistics(work.qc)
     yield from upload.recorder.write()
-    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults or bool(upload.lost)))
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults.met) > faults or bool(upload.lost)))
 
 
 def _held_documents(
@@ -371,7 +371,8 @@ class _Upload:
             except DccError as error:
                 return failed_upload(document, error)
             except Exception as error:
-                return failed_upload(document, self._work.note_fault(document.key, document.name.file_name, error))
+                what = f"{document.key}: {document.name.file_name}"
+                return failed_upload(document, self._work.faults.note(what, error))
             return result
 
 
