@@ -125,13 +125,15 @@ class UnwrittenResults:
 
     def note_archive(self, submission: ActiveSubmission) -> None:
         """Record the size and the MD5 of a submission's archive, as far as they are known."""
-        found = {"size_bytes": submission.size_bytes, "content_md5": submission.md5}
+        archive, attempt = submission.archive, submission.attempt
+        if archive is None:
+            return
+        found = {"size_bytes": archive.size_bytes, "content_md5": archive.md5}
         self.changes.setdefault((ZipFile, submission.zip_id), {}).update(found)
-        if submission.size_bytes is not None:
-            source_id, key, size_bytes = submission.attempt.hosting.source_id, submission.key, submission.size_bytes
-            self.arrived.append(ArrivedArchive(submission.zip_id, submission.za_id, source_id, key, size_bytes))
-        if submission.md5:
-            self.change_download(submission.attempt.id, content_md5=submission.md5)
+        arrived = (submission.zip_id, submission.za_id, attempt.hosting.source_id, submission.key, archive.size_bytes)
+        self.arrived.append(ArrivedArchive(*arrived))
+        if archive.md5:
+            self.change_download(attempt.id, content_md5=archive.md5)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -199,7 +201,7 @@ class UnwrittenResults:
         retries = [
             {"number": hosting.id}
             for submission, hosting in self.downloads
-            if hosting.failed_before or hosting.id in submission.failed_hostings
+            if hosting.failed_before or hosting.id in submission.choice.failed
         ]
         if retries:
             connection.execute(_COUNT_RETRY, retries)
