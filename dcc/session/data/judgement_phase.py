@@ -38,7 +38,7 @@ from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.batch_plans import Bound, together
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import (
     CountedDocument,
@@ -47,8 +47,11 @@ from dcc.session.data.document_queries import (
     documents_by_id,
     documents_of,
 )
+from dcc.session.data.document_results import DocumentResult
+from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
-from dcc.session.data.upload_order import DueDocument
+from dcc.session.data.recorder import Recorder
+from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.session.data.upload_phase import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
@@ -79,7 +82,8 @@ def judge_documents(work: DataSession) -> Iterator[SubmissionData]:
     basis = current_basis(work)
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     again = _set_back(work, [applied[document.xml_id].id for document in due if document.xml_id in applied], basis)
-    due = _uploaded(work, merged(due, again), applied)
+    all_due = in_order_of_upload({document.xml_id: document for document in (*due, *again)}.values())
+    due = _uploaded(work, all_due, applied)
     if not due:
         return
     task = work.session.start_task(Phase.DATA, f"Check of {count_of(len(due), 'document')}")

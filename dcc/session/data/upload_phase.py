@@ -36,10 +36,13 @@ from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.document_queries import QcDocument, documents_of
+from dcc.session.data.document_results import DocumentResult
+from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
+from dcc.session.data.recorder import Recorder
 from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
