@@ -78,7 +78,7 @@ class SessionWork:
 
     def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
         """Crawl the sources; yields each outcome once it is in the tracker. `source_ids` restricts the work."""
-        from dcc.session.crawling import crawl_file_sources
+        from dcc.session.source_crawls import crawl_file_sources
 
         wanted = self.request.source_ids if source_ids is None else source_ids
         crawls = crawl_file_sources(self.session, wanted, only_scheduled=self.request.only_scheduled)

@@ -28,7 +28,7 @@ from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
-from dcc.session.crawling import crawl_file_sources as crawl
+from dcc.session.source_crawls import crawl_file_sources as crawl
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect

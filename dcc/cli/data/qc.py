@@ -256,7 +256,7 @@ def recount(reason: str) -> None:
 
     JSON: {"contexts", "corrected", "seconds"}: the number of contexts, and how many were wrong
     """
-    from dcc.qc.contexts.recounting import recount_contexts
+    from dcc.qc.contexts.recount import recount_contexts
     from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()

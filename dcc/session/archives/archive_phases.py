@@ -24,10 +24,10 @@ from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.batches.exchange import Workers
 from dcc.session.batches.worker_results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
-from dcc.session.crawling import record_second_listing, relist
 from dcc.session.faults import Faults
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
+from dcc.session.source_crawls import record_second_listing, relist
 from dcc.session.source_listings import RelistedSource, list_again
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers

@@ -26,7 +26,7 @@ from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
-from dcc.qc.judging import rejudging
+from dcc.qc.judging import rejudgements
 from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, judge_together, signature_of
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
@@ -126,7 +126,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [document for document in found if work.covers(document.key)]
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
-        run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
+        run_writing(work.qc, lambda connection: rejudgements.mark_for_judging(connection, left))
     counted = work.session.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
     known = {document.stored.id for document in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
@@ -176,13 +176,13 @@ def _to_judge_again(
 
     Without the uploaded ones, and only because of withdrawals of archives in `scope`.
     """
-    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, scope)]
-    touched = set(rejudging.documents_to_judge_again(connection, causes))
-    named = set(rejudging.documents_to_be_judged(connection))
-    named.update(rejudging.documents_of_begun_waivers(connection, waivers))
-    named.update(rejudging.documents_of_lapsed_waivers(connection, today))
-    named.update(rejudging.documents_of_superseded_snapshots(connection))
-    named.update(rejudging.documents_unchecked(connection, not_by=signature))
+    causes = [*uploaded, *rejudgements.withdrawals_to_follow(connection, scope)]
+    touched = set(rejudgements.documents_to_judge_again(connection, causes))
+    named = set(rejudgements.documents_to_be_judged(connection))
+    named.update(rejudgements.documents_of_begun_waivers(connection, waivers))
+    named.update(rejudgements.documents_of_lapsed_waivers(connection, today))
+    named.update(rejudgements.documents_of_superseded_snapshots(connection))
+    named.update(rejudgements.documents_unchecked(connection, not_by=signature))
     return _Again(touched.difference(uploaded), named.difference(uploaded))
 
 

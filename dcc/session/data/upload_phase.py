@@ -27,7 +27,7 @@ from dcc.outcomes import Problem
 from dcc.phases import Phase
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
-from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
+from dcc.qc.apply.held_documents import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
 from dcc.qc.database import update_statistics
