@@ -1,4 +1,4 @@
-"""The results of documents in the phases after validation, as they are told and as the tracker gets them."""
+"""The results of documents in the phases after validation, for people and for the tracker."""
 
 from __future__ import annotations
 
