@@ -206,7 +206,8 @@ def receive(
                 DownloadSink(staging, key, origin, max_unsized, written, on_bytes) as sink,
             ):
                 validators = _fetch_rest(connection, transfer, sink, offset, earlier, speed_limits)
-                md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
+                if published is not None:
+                    _check_md5(key, staging.part(key), published, is_resumed=offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
             raise
@@ -216,7 +217,7 @@ def receive(
             return ReceivedArchive(earlier.size_bytes, earlier.md5, is_sent=False, validators=earlier.validators)
         staging.finish_part(key)
     seconds = time.monotonic() - began
-    return ReceivedArchive(sink.received, md5, seconds, resumed=offset > 0, validators=validators)
+    return ReceivedArchive(sink.received, published, seconds, resumed=offset > 0, validators=validators)
 
 
 def _published_md5(connection: Connection, transfer: Transfer, on_published: Callable[[str], object]) -> str | None:
@@ -337,7 +338,7 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
         )
 
 
-def _checked_md5(key: SubmissionKey, part: Path, published: str, is_resumed: bool) -> str:
+def _check_md5(key: SubmissionKey, part: Path, published: str, *, is_resumed: bool) -> None:
     received = md5_of(part)
     if published != received:
         error = ChecksumMismatchError(
@@ -351,4 +352,3 @@ def _checked_md5(key: SubmissionKey, part: Path, published: str, is_resumed: boo
         )
         error.received, error.is_resumed = received, is_resumed
         raise error
-    return received
