@@ -9,7 +9,6 @@ from sqlalchemy import Engine
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State
 from dcc.qc.archive_scope import ArchiveScope
-from dcc.rights import Delegations
 from dcc.session.data.document_queries import archives_from, load_due
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.faults import Faults
@@ -25,7 +24,7 @@ from dcc.tracker.reopened_by import session_name
 class DataSession:
     """One session's work on both databases. `keys` are its submissions, None for all.
 
-    `has_reference`: reference data were refreshed. `delegations` are those in force since the upload began.
+    `has_reference`: reference data were refreshed.
     """
 
     qc: Engine
@@ -34,7 +33,6 @@ class DataSession:
     staging: Staging
     faults: Faults = field(default_factory=Faults)
     has_reference: bool = False
-    delegations: Delegations = field(default_factory=Delegations)
 
     def __post_init__(self) -> None:
         self.settings: Settings = self.session.settings

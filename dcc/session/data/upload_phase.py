@@ -180,8 +180,8 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     if not due:
         return
-    work.delegations = work.session.read(load_delegations)
-    held = _held_documents(work, due, applied)
+    delegations = work.session.read(load_delegations)
+    held = _held_documents(work, due, applied, delegations)
     archives_with_held = {document.za_id for document in held.values()}
     not_held = [document for document in due if document.xml_id not in held]
     za_ids = {document.za_id for document in not_held}
@@ -195,7 +195,7 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(to_upload), 'document')}")
     faults = len(work.faults.met)
-    upload = _Upload(work, to_upload, applied, archives_with_held, older)
+    upload = _Upload(work, to_upload, applied, archives_with_held, older, delegations)
     try:
         yield from upload.all()
     except QcDatabaseUnreachableError:
@@ -210,7 +210,7 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
 
 
 def _held_documents(
-    work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument]
+    work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument], delegations: Delegations
 ) -> dict[int, DueDocument]:
     """The documents that still have to be confirmed, by their `xml_file` ids: no owner has delegated since."""
     held = [
@@ -218,11 +218,13 @@ def _held_documents(
         for document in due
         if document.state == NOT_UPLOADED and document.xml_id in applied and applied[document.xml_id].is_held
     ]
-    delegated = _delegated_since(work, held, applied)
+    delegated = _delegated_since(work, held, applied, delegations)
     return {document.xml_id: document for document in held if document.xml_id not in delegated}
 
 
-def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> set[int]:
+def _delegated_since(
+    work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument], delegations: Delegations
+) -> set[int]:
     """The `xml_file` ids of held documents whose other centres have delegated to the archive's since.
 
     Without those whose archives were replaced on their sources: the new content may be held for another reason.
@@ -240,7 +242,7 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
         for document in held
         if document.za_id not in replaced
         and (others := centres.get(applied[document.xml_id].id))
-        and all(map(work.delegations.rights_of(document.centre).permit, others))
+        and all(map(delegations.rights_of(document.centre).permit, others))
     }
 
 
@@ -273,6 +275,7 @@ class _Upload:
         applied: Mapping[int, QcDocument],
         archives_with_held: set[int],
         older: Mapping[int, OlderArchive],
+        delegations: Delegations,
     ) -> None:
         self._work, self._applied = work, applied
         self._due, self._archives_with_held, self._older = due, archives_with_held, older
@@ -284,7 +287,7 @@ class _Upload:
         self.prepared = PreparedArchives(work, due, self._files)
         self._most_files = MAX_ATTACHED if work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
         first_of_batch = run_reading(work.qc, newest_document) + 1
-        self._uploader = Uploader(work.qc, work.settings, work.delegations, first_of_batch)
+        self._uploader = Uploader(work.qc, work.settings, delegations, first_of_batch)
 
     def close(self) -> None:
         self.prepared.close()
