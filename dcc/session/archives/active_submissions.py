@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from dcc.archives.extraction import ignored_problem
 from dcc.errors import InternalFaultError
+from dcc.messages import mark, message
 from dcc.naming import DocumentName
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SubmissionKey, SubmissionOutcome, source_partition
 from dcc.phases import Phase, State, Status
@@ -23,10 +23,14 @@ from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedSubmission, StagedSubmission
-from dcc.tracker.hostings.hosting import EarlierCopy, Hosting
+from dcc.tracker.hostings.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.tracker.states import REFUSED_BY_NAME, VALID, WRONG_CHECKSUM
 
 INVALID = State(Phase.XSD, Status.FAILED)
+_BAD_COPIES = {
+    CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
+    CopyFault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
+}
 
 
 @dataclass
@@ -45,13 +49,6 @@ class ArchiveDocument:
     row_id: int | None = None
     place: str | None = None
     archives: tuple[tuple[str, str], ...] = ()
-
-
-class Attempt(NamedTuple):
-    """An attempt to fetch an archive from a hosting: a row of `zip_download`."""
-
-    id: int
-    hosting: Hosting
 
 
 @dataclass
@@ -79,7 +76,7 @@ class ActiveSubmission:
     known_documents: dict[str, KnownDocument] = field(default_factory=dict)
     reasons: list[Problem] = field(default_factory=list)
     staged: StagedSubmission | None = None
-    _attempt: Attempt | None = None
+    _attempt: Transfer | None = None
 
     @classmethod
     def planned(
@@ -103,7 +100,7 @@ class ActiveSubmission:
 
     def take_from_staging(self, staged: StagedSubmission) -> None:
         """Go on with an archive in staging, of an attempt that has begun."""
-        self._attempt = Attempt(staged.download_id, staged.hosting)
+        self._attempt = Transfer(staged.download_id, self.key, staged.hosting)
         self.take_archive(ReceivedArchive(staged.size_bytes, staged.md5, is_sent=False))
         self.staged = None
 
@@ -124,7 +121,7 @@ class ActiveSubmission:
         return self.archive is not None and self.archive.resumed and self.archive.md5 is None
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> Transfer:
         """The latest attempt that began. Raises InternalFaultError if none did."""
         if self._attempt is None:
             raise InternalFaultError(f"{self.key} has no attempt. The next session takes it up again.")
@@ -140,9 +137,9 @@ class ActiveSubmission:
         is_producer = hosting.own and hosting.has_md5
         return Transfer(download_id, self.key, hosting, None if is_producer else self.choice.published, earlier)
 
-    def begin_attempt(self, download_id: int, hosting: Hosting) -> None:
+    def begin_attempt(self, attempt: Transfer) -> None:
         """Take a requested attempt, which has begun, as the latest."""
-        self._attempt = Attempt(download_id, hosting)
+        self._attempt = attempt
         self.attempts += 1
         self.began = time.monotonic()
 
@@ -150,6 +147,19 @@ class ActiveSubmission:
         """The hosting of the last attempt, and those with bad copies."""
         met = [*(found.hosting for found in self.choice.new_bad_copies.values()), self.attempt.hosting]
         return list({hosting.id: hosting for hosting in met}.values())
+
+    def problem_of_all_copies(self) -> Problem:
+        """The problem of several bad copies, which names each; its kind is that of the last reason."""
+        bad_copies, last = self.choice.new_bad_copies.values(), self.reasons[-1]
+        copies = [
+            message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
+            for found in bad_copies
+        ]
+        template = mark(
+            "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
+        )
+        reason = message(template, archive=str(self.key), count=len(copies), copies=copies)
+        return Problem(last.kind, reason, code=last.code)
 
     def take_documents(self, checked: CheckedArchive) -> dict[int, ArchiveDocument]:
         """Record the archive's documents and their problems, in their order.

@@ -29,7 +29,6 @@ from dcc.errors import (
     FileNotReadableError,
     SizeMismatchError,
 )
-from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, SubmissionOutcome
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
@@ -37,7 +36,7 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
 from dcc.session.archives.failures import Failures
-from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
+from dcc.session.archives.unwritten_results import NOT_FETCHED, UnwrittenResults, WrittenResults
 from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.worker_results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
@@ -68,7 +67,6 @@ _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MAX_UNCHECKED = 256
 _STOP_SECONDS = 5.0
 
-NOT_FETCHED = State(Phase.DOWNLOAD, Status.CANCELLED)
 _NOT_OF_SOURCE = (WRONG_CHECKSUM, NOT_FETCHED)
 """The ends of attempts that no fault of a source caused."""
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
@@ -190,14 +188,16 @@ class Coordinator:
             case TransferFailed():
                 self._transfer_failed(event, source.end_attempt(event))
             case TransferNotBegun():
-                self._transfer_not_begun(event, source.end_attempt(event))
+                # The source was left alone: another one delivers the archive, or a later session fetches it.
+                self._unwritten.cancel(number)
+                self._plan_or_leave(source.end_attempt(event))
 
     def _plan_or_leave(self, submission: ActiveSubmission) -> None:
         """Queue the submission for its next attempt; if there is none, the result of the last one stands."""
         if self._attempts.plan(submission):
             return
         if submission.last_failure is not None:
-            self._unwritten.report_state(submission.attempt.id, submission.last_failure)
+            self._unwritten.report_state(submission, submission.last_failure)
             self._end_without_archive(submission, submission.last_failure)
         else:
             self._leave_to_next_session(submission)
@@ -216,19 +216,17 @@ class Coordinator:
 
     def _transfer_started(self, event: TransferStarted, submission: ActiveSubmission) -> None:
         number, now = event.transfer.download_id, utc_now()
-        submission.begin_attempt(number, event.transfer.hosting)
+        submission.begin_attempt(event.transfer)
         self._unwritten.change_download(number, request=now, received=now)
-        self._unwritten.report_state(number, DOWNLOADING, promote=False)
+        self._unwritten.report_state(submission, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted, submission: ActiveSubmission) -> None:
         number, received = event.transfer.download_id, event.received
         submission.take_archive(received)
         self._unwritten.note_archive(submission)
-        sent_bytes = received.size_bytes if received.is_sent else 0
-        self._unwritten.change_download(number, downloaded_size_bytes=sent_bytes)
         submission.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._unwritten.end(number, submission.fetched, received)
-        self._unwritten.report_state(number, EXTRACTING)
+        self._unwritten.report_state(submission, EXTRACTING)
         self._store_archive(submission)
 
     def _transfer_failed(self, event: TransferFailed, submission: ActiveSubmission) -> None:
@@ -243,18 +241,18 @@ class Coordinator:
         submission.fetched = AttemptOutcome.ABORTED if is_interrupted else AttemptOutcome.FAILED
         self._unwritten.end(number, submission.fetched)
         if isinstance(error, DiskFullError):
-            self._unwritten.report_state(number, failure, promote=False)
+            self._unwritten.report_state(submission, failure, promote=False)
             self._end_for_lack_of_room(submission, hosting)
         elif self._attempts.plan(submission):
-            self._unwritten.report_state(number, failure, promote=False)
+            self._unwritten.report_state(submission, failure, promote=False)
         elif failure == WRONG_CHECKSUM:
             self._await_listing(submission)
         elif is_other and not submission.staged and not submission.choice.new_bad_copies:
             # The file may still be being uploaded, which its source shows.
-            self._unwritten.report_state(number, failure, promote=False)
+            self._unwritten.report_state(submission, failure, promote=False)
             self._await_listing(submission)
         else:
-            self._unwritten.report_state(number, failure)
+            self._unwritten.report_state(submission, failure)
             self._end_without_archive(submission, failure)
 
     def _end_for_lack_of_room(self, submission: ActiveSubmission, hosting: Hosting) -> None:
@@ -269,18 +267,11 @@ class Coordinator:
         else:
             self._end_without_archive(submission, None)
 
-    def _transfer_not_begun(self, event: TransferNotBegun, submission: ActiveSubmission) -> None:
-        """The source was left alone: another one delivers the archive, or a later session fetches it."""
-        number = event.transfer.download_id
-        self._unwritten.end(number, AttemptOutcome.CANCELLED)
-        self._unwritten.report_state(number, NOT_FETCHED, promote=False)
-        self._plan_or_leave(submission)
-
     def _await_listing(self, submission: ActiveSubmission) -> None:
         """Let the source show whether the submission failed, or its archive is still being uploaded."""
         self._release(submission)
         # Its reason is recorded at its end: if this session dies before, it must not be recorded twice.
-        del self._unwritten.problems[submission.attempt.id]
+        del self._unwritten.problems[submission.attempt.download_id]
         self.awaiting_listing.append(submission)
 
     def _release(self, submission: ActiveSubmission) -> None:
@@ -321,8 +312,8 @@ class Coordinator:
         """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for submission in submissions:
             self._unfinished.add(submission.za_id)
-            self._unwritten.add_problems(submission.attempt.id, submission.reasons[-1:])
-            self._unwritten.report_state(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
+            self._unwritten.add_problems(submission, submission.reasons[-1:])
+            self._unwritten.report_state(submission, submission.last_failure or NOT_DOWNLOADED)
             if submission.downloaded:
                 self._add_reason_of_all_copies(submission)
                 self._end_submission(submission)
@@ -350,7 +341,7 @@ class Coordinator:
 
     def _storing_ended(self, submission: ActiveSubmission, done: Future[StoredCopies]) -> None:
         try:
-            self._unwritten.stored.append((submission.attempt.id, done.result()))
+            self._unwritten.stored.append((submission.attempt.download_id, done.result()))
         except Exception as error:
             with submission.as_subject():
                 session_log.warning("%s is not in the archive store yet: %s", submission.key, error)
@@ -375,9 +366,9 @@ class Coordinator:
         logged = len(submission.reasons)
         self._unwritten.checked.update(submission.take_documents(found))
         if not submission.known_documents:
-            self._unwritten.add_problems(submission.attempt.id, submission.reasons[logged:])
+            self._unwritten.add_problems(submission, submission.reasons[logged:])
         self._unwritten.extracted.append(submission)
-        self._unwritten.report_state(submission.attempt.id, EXTRACTED)
+        self._unwritten.report_state(submission, EXTRACTED)
         self._end_submission(submission)
 
     def _check_failed(self, submission: ActiveSubmission, error: Exception, md5: str | None = None) -> None:
@@ -400,7 +391,7 @@ class Coordinator:
                 self._await_listing(submission)
             return
         if isinstance(error, ArchiveError):
-            self._unwritten.report_state(submission.attempt.id, NOT_EXTRACTED)
+            self._unwritten.report_state(submission, NOT_EXTRACTED)
         else:
             self.failures.not_checked += 1
         self._end_submission(submission)
@@ -428,32 +419,21 @@ class Coordinator:
 
     def _discard_bad_archive(self, submission: ActiveSubmission, state: State) -> None:
         """Discard a bad archive, whose attempt has come to this state; another attempt follows."""
-        self._unwritten.report_state(submission.attempt.id, state, promote=False)
+        self._unwritten.report_state(submission, state, promote=False)
         self._unchecked.remove(submission.za_id)
         submission.downloaded = False
         self._pools.discard(submission)
 
     def _add_reason_of_all_copies(self, submission: ActiveSubmission) -> None:
-        """If several copies were bad, name them in one further reason."""
-        bad_copies = submission.choice.new_bad_copies
-        if len(bad_copies) < 2:
-            return
-        copies = [
-            message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
-            for found in bad_copies.values()
-        ]
-        template = mark(
-            "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
-        )
-        reason = message(template, archive=str(submission.key), count=len(bad_copies), copies=copies)
-        problem = Problem(submission.reasons[-1].kind, reason, code=submission.reasons[-1].code)
-        submission.reasons.append(problem)
-        self._unwritten.add_problems(submission.attempt.id, [problem])
+        if len(submission.choice.new_bad_copies) > 1:
+            self._add_problem(submission, submission.problem_of_all_copies())
 
     def _add_reason(self, submission: ActiveSubmission, error: Exception) -> None:
-        problem = self.failures.problem_of(submission, error)
+        self._add_problem(submission, self.failures.problem_of(submission, error))
+
+    def _add_problem(self, submission: ActiveSubmission, problem: Problem) -> None:
         submission.reasons.append(problem)
-        self._unwritten.add_problems(submission.attempt.id, [problem])
+        self._unwritten.add_problems(submission, [problem])
 
     def _end_submission(self, submission: ActiveSubmission) -> None:
         """End the submission in this session; its outcome is yielded with the next commit."""
@@ -508,12 +488,6 @@ class Coordinator:
             submission.fetched = AttemptOutcome.NOT_MODIFIED
             self._store_archive(submission)
         return deque(results.finished), written.states
-
-
-_BAD_COPIES = {
-    CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
-    CopyFault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
-}
 
 
 def _log_outcome(submission: ActiveSubmission, outcome: SubmissionOutcome) -> None:
