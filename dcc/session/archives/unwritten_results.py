@@ -101,9 +101,7 @@ class UnwrittenResults:
 
     def report_state(self, submission: ActiveSubmission, state: State, *, promote: bool = True) -> None:
         """Report the state of a submission's attempt; a later report on the same one replaces an earlier one."""
-        self._report(submission.attempt.download_id, state, promote=promote)
-
-    def _report(self, number: int, state: State, *, promote: bool) -> None:
+        number = submission.attempt.download_id
         self.reports[number] = StateReport(Subject.ZIP_DOWNLOAD, number, state, promote)
 
     def add_problems(self, submission: ActiveSubmission, problems: Iterable[Problem]) -> None:
@@ -117,7 +115,7 @@ class UnwrittenResults:
     def cancel(self, number: int) -> None:
         """Record that a requested attempt did not begin."""
         self.end(number, AttemptOutcome.CANCELLED)
-        self._report(number, NOT_FETCHED, promote=False)
+        self.reports[number] = StateReport(Subject.ZIP_DOWNLOAD, number, NOT_FETCHED, promote=False)
 
     def end(self, number: int, outcome: AttemptOutcome, received: ReceivedArchive | None = None) -> None:
         """Record how an attempt ended, now, and what arrived."""
