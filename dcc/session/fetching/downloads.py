@@ -100,7 +100,6 @@ class SourceDownloads:
         self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._urgent: Collection[SubmissionKey] = ()
         self.is_paused = False
         """Whether no further transfer begins until it is unset: each of the queue ends as one that did not begin."""
         self.given_up = False
@@ -118,13 +117,10 @@ class SourceDownloads:
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; starts another thread once it is of use, up to the source's limit."""
         self._transfers.put(transfer)
-        if transfer.key in self._urgent:
-            self.put_first(self._urgent)
         self._start_thread()
 
     def put_first(self, keys: Collection[SubmissionKey]) -> None:
         """Let the transfers of submissions go before all others, those that are queued later too."""
-        self._urgent = keys
         self._transfers.put_first(lambda transfer: transfer.key in keys)
 
     def _start_thread(self) -> None:
