@@ -55,8 +55,7 @@ class ArchiveDocument:
 class ActiveSubmission:
     """A submission that is being processed, with the session's knowledge of it.
 
-    `archive` is the last one that came, and it is there if `downloaded`, else it was discarded. `may_be_damaged`: a
-    killed session left it in staging before its MD5 was known; a crash may have damaged it. `staged` is the copy in
+    `archive` is the last one that came, and it is there if `downloaded`, else it was discarded. `staged` is the copy in
     staging to use if no source can be reached. `attempts` counts those that began.
     """
 
@@ -70,7 +69,6 @@ class ActiveSubmission:
     began: float = field(default_factory=time.monotonic)
     fetched: AttemptOutcome | None = None
     archive: ReceivedArchive | None = None
-    may_be_damaged: bool = False
     downloaded: bool = False
     documents: list[ArchiveDocument] = field(default_factory=list)
     known_documents: dict[str, KnownDocument] = field(default_factory=dict)
@@ -93,7 +91,6 @@ class ActiveSubmission:
         """One that continues with an archive in staging; if that is damaged, with a download as planned."""
         submission = cls(staged.za_id, staged.zip_id, staged.key, staged.centre, known_documents=staged.documents)
         submission.take_from_staging(staged)
-        submission.may_be_damaged = staged.md5 is None
         if plan is not None:
             submission.choice = HostingChoice.planned(plan, max_retries)
         return submission
@@ -114,6 +111,11 @@ class ActiveSubmission:
             return False
         self.archive = replace(self.archive, md5=md5)
         return True
+
+    @property
+    def may_be_damaged(self) -> bool:
+        """Whether a killed session left the archive in staging before its MD5 was known, perhaps by a crash."""
+        return self.archive is not None and not self.archive.is_sent and self.archive.md5 is None
 
     @property
     def is_pieced_together(self) -> bool:
