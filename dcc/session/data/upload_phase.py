@@ -41,7 +41,7 @@ from dcc.session.data.document_problems import held_problem, problems_of, worst_
 from dcc.session.data.document_queries import QcDocument, documents_of
 from dcc.session.data.document_results import DocumentResult
 from dcc.session.data.judging_basis import current_basis
-from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
+from dcc.session.data.prepared_archives import LARGE, PreparedArchives, basis_of, part_of
 from dcc.session.data.recorder import Recorder
 from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.sessions import STOPPING
@@ -283,18 +283,16 @@ class _Upload:
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
-        self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
-        self.prepared = PreparedArchives(work, due, self._files)
-        self._most_files = MAX_ATTACHED if work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
+        self._prepared = PreparedArchives(work, due, basis_of(current_basis(work), work.qc))
         first_of_batch = run_reading(work.qc, newest_document) + 1
         self._uploader = Uploader(work.qc, work.settings, delegations, first_of_batch)
 
     def close(self) -> None:
-        self.prepared.close()
-        self._files.close()
+        self._prepared.close()
 
     def all(self) -> Iterator[SubmissionData]:
-        for group in groups_to_apply(self._due, part_of, self._most_files, self._applied.keys()):
+        most_files = MAX_ATTACHED if self._work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
+        for group in groups_to_apply(self._due, part_of, most_files, self._applied.keys()):
             self._work.session.raise_if_over()
             if _changes_data(group[0]) and group[0].za_id in self._archives_with_held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
@@ -333,7 +331,7 @@ class _Upload:
         readable: dict[DueDocument, PreparedDocument] = {}
         for document in group:
             try:
-                readable[document] = self.prepared.document(document)
+                readable[document] = self._prepared.document(document)
             except STOPPING:
                 raise
             except Exception:
@@ -352,7 +350,7 @@ class _Upload:
         """Apply documents together; if that fails, each by itself, which shows the faulty one."""
         if len(group) > 1 and not any(document.za_id in self.lost for document in group):
             try:
-                return self._uploader.upload(group, [self.prepared.document(document) for document in group])
+                return self._uploader.upload(group, [self._prepared.document(document) for document in group])
             except STOPPING:
                 raise
             except Exception as error:
@@ -367,7 +365,7 @@ class _Upload:
             try:
                 if stored is not None and stored.state is DocumentState.REFUSED:
                     return self._uploader.recall(document, stored.id)
-                (result,) = self._uploader.upload([document], [self.prepared.document(document)])
+                (result,) = self._uploader.upload([document], [self._prepared.document(document)])
             except StagedDocumentLostError as error:
                 self.lost[document.za_id] = str(error)
                 _download_again(self._work, document, error)
