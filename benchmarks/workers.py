@@ -35,8 +35,8 @@ from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.batches.batch_plans import BatchArchive, PlannedBatch
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.worker_results import SessionWorkerResults
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.document_phases import process_data
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import open_tracker

@@ -72,8 +72,8 @@ concurrency:
     granularity: op
     default_limit: 1
 
-# Python's warnings of the platform appear in a run's events. What it tells of its progress (dcc.sessions, dcc.crawling
-# and so on) does not: it goes to the log alone.
+# Python's warnings of the platform appear in a run's events. What it tells of its progress (dcc.sessions,
+# dcc.source_crawls and so on) does not: it goes to the log alone.
 python_logs:
   managed_python_loggers: [
       dcc.archives, dcc.databases, dcc.documents, dcc.notify, dcc.operations, dcc.qc, dcc.reference, dcc.reports,

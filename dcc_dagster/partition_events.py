@@ -47,7 +47,7 @@ class CheckVerdict:
     """
 
     check: dg.AssetCheckKey
-    passed: bool
+    passed: bool = field(kw_only=True)
     description: Message | str
     metadata: Metadata = field(default_factory=dict)
     always: bool = True

@@ -61,13 +61,13 @@ TABLE: Final = """\
 19 the numbers of phases contradicted their order, so that states went back
     tracker/test_progress.py::test_the_higher_of_two_states_counts
 20 two sources that listed one new archive ended a crawl without a word
-    session/test_crawling.py::test_crawlers_that_see_the_same_new_zips_at_once_lose_none
+    session/test_source_crawls.py::test_crawlers_that_see_the_same_new_zips_at_once_lose_none
     session/test_groups_at_once.py::test_what_two_sessions_must_not_do_at_once_they_do_one_after_the_other
 21 a refused connection or login became another error
     sources/test_faults.py::test_what_goes_wrong_before_anything_was_opened_is_that_source_s_own_failure
     sources/test_faults.py::test_a_wrong_password_is_told_with_who_was_refused_and_not_repeated
 22 a source that could not be listed left no trace and counted as empty
-    session/test_crawling.py::test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told
+    session/test_source_crawls.py::test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told
     cli/test_crawl.py::test_a_source_that_is_down_ends_with_4_and_the_others_are_crawled
 23 a stalled transfer held up the session for ever
     sources/test_faults.py::test_a_connection_that_goes_silent

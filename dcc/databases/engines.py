@@ -228,7 +228,7 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
     if context.is_pre_ping or engine is None:
         return None
     cause = context.original_exception
-    advice = _advice(cause, context.is_disconnect)
+    advice = _advice(cause, disconnected=context.is_disconnect)
     if advice is None:
         return None
     database = database_of(engine)
@@ -259,7 +259,7 @@ def first_unwritable(path: Path) -> Path | None:
     return None
 
 
-def _advice(cause: BaseException, disconnected: bool) -> str | None:
+def _advice(cause: BaseException, *, disconnected: bool) -> str | None:
     """What to do about a failure to reach the database, as a format; None for other failures."""
     code = _code(cause)
     if isinstance(cause, sqlite3.Error):

@@ -126,11 +126,11 @@ class _Tandem:
                 is_stuck = self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
                 if (number > last and not (self._awaited or self._ended is not None)) or is_stuck:
                     break
-                self._take(chunk, number in errors_in_chunk)
+                self._take(chunk, close_look=number in errors_in_chunk)
         except (pyexpat.ExpatError, etree.XMLSyntaxError, TooLongError):
             pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
 
-    def _take(self, chunk: bytes, close_look: bool) -> None:
+    def _take(self, chunk: bytes, *, close_look: bool) -> None:
         """Read the next chunk; errors are recorded only with a close look. Raises both parsers' errors."""
         self._chunk, self._close_look = hide(chunk, self._base, self._hidden), close_look
         try:

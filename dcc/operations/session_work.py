@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -78,7 +79,7 @@ class SessionWork:
 
     def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
         """Crawl the sources; yields each outcome once it is in the tracker. `source_ids` restricts the work."""
-        from dcc.session.crawling import crawl_file_sources
+        from dcc.session.source_crawls import crawl_file_sources
 
         wanted = self.request.source_ids if source_ids is None else source_ids
         crawls = crawl_file_sources(self.session, wanted, only_scheduled=self.request.only_scheduled)
@@ -126,10 +127,10 @@ class SessionWork:
 
     def hand_over_if_due(self, *, archives: bool = False) -> None:
         """Keep the session open for a later run, if that has documents of its centres to process, or `archives`."""
-        if self.hands_over and run_reading(self.tracker, lambda connection: self._is_due(connection, archives)):
+        if self.hands_over and run_reading(self.tracker, partial(self._is_due, archives=archives)):
             self.session.hand_over()
 
-    def _is_due(self, connection: Connection, archives: bool) -> bool:
+    def _is_due(self, connection: Connection, *, archives: bool) -> bool:
         """Whether documents wait for steps that sessions do; with `archives`, also submissions and failed downloads."""
         from dcc.session.data.document_queries import count_due_documents
         from dcc.tracker.hostings.retries import count_not_arrived

@@ -187,33 +187,12 @@ def rule(
     """
 
     def register(check: AnyCheck) -> AnyCheck:
-        if rule_id in RULES:
-            first, second = RULES[rule_id].check, check
-            places = " and ".join(package_of(one) or str(one.__module__) for one in (first, second))
-            raise InternalFaultError(f"Two rules have the id {rule_id}, in {places}. Give one of them another id.")
-        if RULE_ID.fullmatch(rule_id) is None:
-            raise InternalFaultError(
-                f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as DAY1."
-            )
+        _require_well_formed(rule_id, on, check, needs_other_documents=needs_other_documents)
         own: dict[str, Any] = {"message": message, "cause": cause, "remedy": remedy, "acts": acts, "cause_by": cause_by}
         declaration = replace(like, **{name: one for name, one in own.items() if one is not None})
         for name in ("message", "cause", "remedy"):
             if not getattr(declaration, name):
                 raise InternalFaultError(f"The rule {rule_id} declares no {name}. Give it one.")
-        if not all(isinstance(kind, type) for kind in on):
-            raise InternalFaultError(f"The rule {rule_id} is for {on}. Name classes, such as Experiment.")
-        if strange := [kind.__name__ for kind in on if kind not in JUDGED]:
-            raise InternalFaultError(
-                f"The rule {rule_id} is for {strange[0]}, which is never judged by itself. Name one of "
-                f"{', '.join(kind.__name__ for kind in JUDGED)}."
-            )
-        if needs_other_documents and (outside := [kind.__name__ for kind in on if kind in (Block, BlockEnd)]):
-            raise InternalFaultError(
-                f"The rule {rule_id} for {outside[0]} needs other documents, which only rules for an experiment or "
-                "animal, or what is in one, can see."
-            )
-        if not (check.__doc__ or "").strip():
-            raise InternalFaultError(f"The rule {rule_id} has no docstring. Write there what it demands.")
         declarations = {rule_id: declaration}
         for case, further in (cases or {}).items():
             of_case = replace(declaration, message=further) if isinstance(further, str) else further
@@ -243,6 +222,29 @@ def rule(
         return check
 
     return register
+
+
+def _require_well_formed(rule_id: str, on: tuple[type, ...], check: AnyCheck, *, needs_other_documents: bool) -> None:
+    if rule_id in RULES:
+        first, second = RULES[rule_id].check, check
+        places = " and ".join(package_of(one) or str(one.__module__) for one in (first, second))
+        raise InternalFaultError(f"Two rules have the id {rule_id}, in {places}. Give one of them another id.")
+    if RULE_ID.fullmatch(rule_id) is None:
+        raise InternalFaultError(f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as DAY1.")
+    if not all(isinstance(kind, type) for kind in on):
+        raise InternalFaultError(f"The rule {rule_id} is for {on}. Name classes, such as Experiment.")
+    if strange := [kind.__name__ for kind in on if kind not in JUDGED]:
+        raise InternalFaultError(
+            f"The rule {rule_id} is for {strange[0]}, which is never judged by itself. Name one of "
+            f"{', '.join(kind.__name__ for kind in JUDGED)}."
+        )
+    if needs_other_documents and (outside := [kind.__name__ for kind in on if kind in (Block, BlockEnd)]):
+        raise InternalFaultError(
+            f"The rule {rule_id} for {outside[0]} needs other documents, which only rules for an experiment or "
+            "animal, or what is in one, can see."
+        )
+    if not (check.__doc__ or "").strip():
+        raise InternalFaultError(f"The rule {rule_id} has no docstring. Write there what it demands.")
 
 
 def rule_of_shape(rule_id: str, *on: type, **declared: Any) -> Callable[[AnyCheck], AnyCheck]:

@@ -47,13 +47,19 @@ def open_socket(label: Message | str, endpoint: Endpoint, timeout: float) -> soc
             raise
         else:
             return attempt
+    raise _no_connection(label, endpoint, timeout, failure) from failure
+
+
+def _no_connection(
+    label: Message | str, endpoint: Endpoint, timeout: float, failure: OSError | None
+) -> SourceTimeoutError | SourceUnreachableError:
     where = f"{endpoint.host} port {endpoint.port}"
     if failure is None or isinstance(failure, TimeoutError):
         text = mark(
             "no connection to {where} within {timeout} s. If it lasts, check the host name and port, that the "
             "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
         )
-        raise SourceTimeoutError(text, source=label, where=where, timeout=timeout) from failure
+        return SourceTimeoutError(text, source=label, where=where, timeout=timeout)
     text = mark(
         "no connection to {where} ({strerror}). If it lasts, check the host name and port, and that the server is up."
     )
@@ -63,7 +69,7 @@ def open_socket(label: Message | str, endpoint: Endpoint, timeout: float) -> soc
             "(ulimit -n)."
         )
     strerror = Message(failure.strerror or str(failure))
-    raise SourceUnreachableError(text, source=label, where=where, strerror=strerror) from failure
+    return SourceUnreachableError(text, source=label, where=where, strerror=strerror)
 
 
 def _resolve(label: Message | str, endpoint: Endpoint, timeout: float) -> list[_Address]:

@@ -150,13 +150,11 @@ class Staging:
             with os.fdopen(os.open(self._beside(key, manifest_beside("", suffix)), _NEW_PART, 0o600), "wb") as file:
                 file.write(content)
 
-    def finish_part(self, key: SubmissionKey) -> Path:
-        """Give the complete part the archive's name, and remove contents of an earlier one. Returns the path."""
-        archive = self.archive(key)
+    def finish_part(self, key: SubmissionKey) -> None:
+        """Give the complete part the archive's name, and remove contents of an earlier one."""
         shutil.rmtree(self.contents(key), ignore_errors=True)
-        self.part(key).replace(archive)
+        self.part(key).replace(self.archive(key))
         self._origin(key).unlink(missing_ok=True)
-        return archive
 
     def drop_part(self, key: SubmissionKey) -> None:
         """Remove the part, so that the next attempt begins at the beginning."""
@@ -172,32 +170,7 @@ class Staging:
         Yields a function to be called with the number of bytes written, whose reservation can end.
         """
         with self._lock:
-            disk = shutil.disk_usage(self.root)
-            if needed > disk.total:
-                raise SizeMismatchError(
-                    mark(
-                        "{archive} needs {needed} bytes by the size that its source lists, and the disk of staging "
-                        "({root}) has {total} in all. Ask the centre whether that size is right: then staging needs "
-                        "a larger disk."
-                    ),
-                    archive=key,
-                    needed=needed,
-                    root=self.root,
-                    total=disk.total,
-                )
-            free = disk.free - self._held
-            if free - needed < self._min_free:
-                raise DiskFullError(
-                    mark(
-                        "{archive} needs {needed} bytes in staging ({root}), where {free} are free and {min_free} "
-                        "must stay so. Free some space; the next session takes the archive up again."
-                    ),
-                    archive=key,
-                    needed=needed,
-                    root=self.root,
-                    free=max(free, 0),
-                    min_free=self._min_free,
-                )
+            self._require_room(key, needed)
             self._held += needed
         left = needed
         unforeseen = 0
@@ -217,6 +190,34 @@ class Staging:
             yield written
         finally:
             written(left)
+
+    def _require_room(self, key: SubmissionKey, needed: int) -> None:
+        disk = shutil.disk_usage(self.root)
+        if needed > disk.total:
+            raise SizeMismatchError(
+                mark(
+                    "{archive} needs {needed} bytes by the size that its source lists, and the disk of staging "
+                    "({root}) has {total} in all. Ask the centre whether that size is right: then staging needs "
+                    "a larger disk."
+                ),
+                archive=key,
+                needed=needed,
+                root=self.root,
+                total=disk.total,
+            )
+        free = disk.free - self._held
+        if free - needed < self._min_free:
+            raise DiskFullError(
+                mark(
+                    "{archive} needs {needed} bytes in staging ({root}), where {free} are free and {min_free} "
+                    "must stay so. Free some space; the next session takes the archive up again."
+                ),
+                archive=key,
+                needed=needed,
+                root=self.root,
+                free=max(free, 0),
+                min_free=self._min_free,
+            )
 
     def _check_free(self, key: SubmissionKey) -> None:
         with self._lock:

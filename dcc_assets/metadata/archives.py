@@ -65,7 +65,7 @@ def complete_archive_report(outcome: SubmissionOutcome, staging: Staging) -> Par
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, is_complete=True)
     passed = f"{outcome.key.file_name} follows the naming convention."
-    name = CheckVerdict(graph.CHECK_OF_PHASE[Phase.ZIP_NAME], True, passed, about(outcome), always=False)
+    name = CheckVerdict(graph.CHECK_OF_PHASE[Phase.ZIP_NAME], passed, about(outcome), passed=True, always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     materialised = MaterialisedPartition(
         graph.ZIP_ACTIONS,
@@ -115,9 +115,9 @@ def _verdicts(outcome: SubmissionOutcome, staging: Staging) -> Iterator[CheckVer
         if phase in failed:
             headline = _headline(outcome, phase)
             failure = _failure(outcome, phase, headline, staging)
-            yield CheckVerdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
+            yield CheckVerdict(check, headline, failure, passed=False, kinds=_kinds_of(outcome, phase))
         elif _passed(outcome, phase):
-            yield CheckVerdict(check, True, OF_PHASES[phase].passed, about(outcome), always=False)
+            yield CheckVerdict(check, OF_PHASES[phase].passed, about(outcome), passed=True, always=False)
 
 
 def _passed(outcome: SubmissionOutcome, phase: Phase) -> bool:

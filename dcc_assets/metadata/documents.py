@@ -114,14 +114,14 @@ def _upload(outcome: SubmissionData) -> tuple[Sequence[MaterialisedPartition], S
         advice = _REFUSED if failed else _HELD if held else _CONFIRMED if unapplied else cancelled
         metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | advice | _refusals(faulty)
         kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
-        return (), [CheckVerdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
+        return (), [CheckVerdict(UPLOAD_CHECK, headline, metadata, passed=False, severity=severity, kinds=kinds)]
     if not outcome.state.is_past(Phase.UPLOAD):
         return (), ()
     documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
     materialised = MaterialisedPartition(UPLOADED_DATA, shown)
     return (materialised,), [
-        CheckVerdict(UPLOAD_CHECK, True, OF_PHASES[Phase.UPLOAD].passed, about(outcome), always=False)
+        CheckVerdict(UPLOAD_CHECK, OF_PHASES[Phase.UPLOAD].passed, about(outcome), passed=True, always=False)
     ]
 
 
@@ -216,7 +216,7 @@ def _not_made(outcome: SubmissionData, group: RuleGroup, headline: str) -> Check
     check = CHECK_OF_GROUP[group.name]
     metadata = _failure(outcome, check, Phase.DATA, headline) | _LEFT_OUT
     kinds = frozenset(group.rules)
-    return CheckVerdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
+    return CheckVerdict(check, headline, metadata, passed=False, severity=AssetCheckSeverity.WARN, kinds=kinds)
 
 
 def _group_verdict(outcome: SubmissionData, group: RuleGroup) -> CheckVerdict:
@@ -228,7 +228,7 @@ def _group_verdict(outcome: SubmissionData, group: RuleGroup) -> CheckVerdict:
     errors, unchecked = sum(of_severity[severity] for severity in FAILING), of_severity[Severity.UNCHECKED]
     if not errors and not unchecked:
         text = f"{count_of(counts.total(), 'warning')}, none that fails a document." if counts else "No findings."
-        return CheckVerdict(check, True, text, about(outcome) | _tally(counts), always=False)
+        return CheckVerdict(check, text, about(outcome) | _tally(counts), passed=True, always=False)
     told = FAILING if errors else (Severity.UNCHECKED,)
     example = next((f" First: {_sentence(*one)}" for one in found if one[1].severity in told), "")
     if errors:
@@ -238,12 +238,12 @@ def _group_verdict(outcome: SubmissionData, group: RuleGroup) -> CheckVerdict:
         headline = f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
     return CheckVerdict(
         check,
-        False,
         headline,
         _failure(outcome, check, Phase.DATA, headline)
         | (_judged(found) if errors else _UNCHECKED)
         | _tally(counts)
         | _findings(found, counts.total()),
+        passed=False,
         severity=AssetCheckSeverity.ERROR if errors else AssetCheckSeverity.WARN,
         kinds=rules,
     )

@@ -36,7 +36,7 @@ def source_report(crawl: SourceCrawl) -> PartitionReport:
     if crawl.error is not None:
         told = told or crawl.error.message
         details |= _advice(crawl, crawl.error)
-    verdict = CheckVerdict(REACHABLE, listed, told, details | then)
+    verdict = CheckVerdict(REACHABLE, told, details | then, passed=listed)
     summary = f"{count_of(crawl.listed, 'archive')}, of these {crawl.new:,} new"
     counts: Metadata = {name: getattr(crawl, field) for name, field in _COUNTS.items()}
     shown = MaterialisedPartition(FILE_SOURCE_LISTINGS, facts | counts | then | _found(crawl), summary)

@@ -135,7 +135,7 @@ def _look(
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
             # Nor does it matter whether a source can be reached.
             for over in (check, graph.REACHABLE) if check == graph.CRAWL_OVERDUE else (check,):
-                verdict = CheckVerdict(over, True, _NOT_IN_USE, always=False)
+                verdict = CheckVerdict(over, _NOT_IN_USE, passed=True, always=False)
                 changes.append(PartitionReport(partition, (), (verdict,), None, partition_set, is_complete=True))
     return changes, digests
 
@@ -161,7 +161,7 @@ def _overdue(
     advice = {"Who acts": who, "What to do": what}
     metadata: Metadata = {"reason": str(reason), "since": f"{since:%Y-%m-%d %H:%M} UTC", **advice, **facts}
     severity = AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR
-    return CheckVerdict(check, False, reason, metadata, severity=severity, is_reminder=True)
+    return CheckVerdict(check, reason, metadata, passed=False, severity=severity, is_reminder=True)
 
 
 def _of_centre(centre: str) -> Metadata:
@@ -172,10 +172,10 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckV
     within = count_of(settings.crawl_overdue_hours, "hour")
     metadata: Metadata = {"crawled": source.due.description, **_of_centre(source.centre)}
     if source.due.why is DueReason.PAUSED:
-        return CheckVerdict(graph.CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
+        return CheckVerdict(graph.CRAWL_OVERDUE, f"It is {source.due}", metadata, passed=True)
     if not source.overdue:
         passed = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
-        return CheckVerdict(graph.CRAWL_OVERDUE, True, passed, metadata)
+        return CheckVerdict(graph.CRAWL_OVERDUE, passed, metadata, passed=True)
     reason = message(
         mark("It was last listed as a whole: {when}; that must be within {hours} h (DCC_CRAWL_OVERDUE_HOURS)."),
         when=Message(mark("never")) if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC",
@@ -197,7 +197,7 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVe
     metadata = _of_centre(centre.centre)
     if not centre.silent:
         return CheckVerdict(
-            graph.CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata
+            graph.CENTRE_SILENT, f"It has submitted an archive within {within}, or is new.", metadata, passed=True
         )
     when = Message(mark("nothing yet"))
     if centre.heard is not None:
@@ -223,7 +223,9 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     days = settings.overdue_days
     if late is None:
         passed = f"Nothing older than {count_of(days, 'day')} is left behind."
-        return CheckVerdict(graph.SUBMISSIONS_OVERDUE, True, passed, {"waiting": 0, "failed": 0, **_of_centre(centre)})
+        return CheckVerdict(
+            graph.SUBMISSIONS_OVERDUE, passed, {"waiting": 0, "failed": 0, **_of_centre(centre)}, passed=True
+        )
     parts = []
     if late.waiting:
         parts.append(message(mark("{number} waiting"), number=late.waiting))

@@ -176,7 +176,7 @@ def test_a_crawl_that_is_watched_by_a_program_says_everything_as_json(dcc: Dcc) 
     assert json.loads(ended.stdout)["session"] == 1
     entries = [json.loads(line) for line in ended.stderr.splitlines()]
     said = {entry["logger"]: entry for entry in entries}
-    assert {"dcc.sessions", "dcc.crawling", "dcc.coordination", "dcc.document_phases"} <= set(said)
+    assert {"dcc.sessions", "dcc.source_crawls", "dcc.coordination", "dcc.document_phases"} <= set(said)
     assert {entry["session"] for entry in entries if entry["logger"].startswith("dcc.")} == {1}
     documents = {(entry["zip_action"], entry["document"], entry["phase"]) for entry in entries if "document" in entry}
     zip_action, document = "add/H.2013-10-31.1.impc.zip", "H.2013-10-31.1.specimen.impc.xml"

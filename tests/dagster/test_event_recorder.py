@@ -39,7 +39,7 @@ def told(dagster: Dagster, *reports: PartitionReport, planned: Sequence[AssetChe
 
 
 def verdict(passed: bool, *, always: bool = True) -> CheckVerdict:
-    return CheckVerdict(CHECK, passed, "why", always=always)
+    return CheckVerdict(CHECK, "why", passed=passed, always=always)
 
 
 def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -> None:
@@ -59,7 +59,7 @@ def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -
 
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
     reports = [
-        PartitionReport("one", (), (verdict(True, always=False), CheckVerdict(OTHER, True, "why", always=False)))
+        PartitionReport("one", (), (verdict(True, always=False), CheckVerdict(OTHER, "why", passed=True, always=False)))
     ]
     told(dagster, *reports, planned=[CHECK])
     assert dagster.checks(CHECK) == {"one": "passed"}
@@ -174,7 +174,7 @@ def test_what_centres_wrote_is_legible_where_pages_read_markdown(dagster: Dagste
 
 def test_a_partition_with_several_failed_checks_begins_with_the_worst_and_who_acts_on_each(dagster: Dagster) -> None:
     failed = [
-        CheckVerdict(OTHER, False, "more", {"Who acts": "DCC"}, severity=AssetCheckSeverity.WARN),
+        CheckVerdict(OTHER, "more", {"Who acts": "DCC"}, passed=False, severity=AssetCheckSeverity.WARN),
         replace(verdict(False), metadata={"reason": "why", "Who acts": "centre"}),
     ]
     told(dagster, PartitionReport("one", (), failed))

@@ -12,7 +12,7 @@ from dcc.databases.schema import init_database
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.qc.database import open_qc_database
-from dcc.qc.judging.rejudging import documents_of_superseded_snapshots
+from dcc.qc.judging.rejudgements import documents_of_superseded_snapshots
 from dcc.reports.submissions.accepted import taken_submissions
 from dcc.session.data.document_queries import count_waiting
 from dcc.settings import Settings

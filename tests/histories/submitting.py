@@ -27,12 +27,12 @@ from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.archive_phases import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.confirmations import confirm_submission
 from dcc.session.data.document_phases import process_data
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.withdrawals import accept_proposals, decide_proposals, withdraw_submission
 from dcc.session.session_request import SessionRequest
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
 from dcc.tracker.hostings.missing_archives import list_proposals

@@ -122,7 +122,7 @@ def main(home: str, output: str, notes: str, reads: list[str]) -> None:
 
     from dcc.operations.session_work import open_session
     from dcc.session.archives.archive_phases import process_zip_actions
-    from dcc.session.crawling import crawl_file_sources
+    from dcc.session.source_crawls import crawl_file_sources
     from dcc.settings import load_settings
     from dcc.tracker.database import open_tracker
 

@@ -29,7 +29,7 @@ from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide_on_contexts
 from dcc.qc.models import SNAPSHOT
-from dcc.session.crawling import crawl_file_sources
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.settings import Settings
 from dcc.tracker.models import ArchiveCopy, Centre, CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.register import file_sources

@@ -12,7 +12,7 @@ from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.recounting import RecountResult, recount_contexts
+from dcc.qc.contexts.recount import RecountResult, recount_contexts
 from dcc.qc.contexts.states import DecisionResult, decide_on_contexts, open_documents
 from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextEvent, ContextState

@@ -11,7 +11,7 @@ from dcc.documents.contents import MediaParameter, Metadata
 from dcc.naming import Action
 from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.recounting import recount_contexts
+from dcc.qc.contexts.recount import recount_contexts
 from dcc.qc.models import EXPERIMENT
 from dcc.vocabulary import ContextState, Validity
 from tests.qc.test_contexts_building import set_state, states_of

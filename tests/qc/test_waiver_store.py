@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc.errors import ConfigurationError
-from dcc.qc.judging.rejudging import documents_of_lapsed_waivers
+from dcc.qc.judging.rejudgements import documents_of_lapsed_waivers
 from dcc.qc.judging.waiver_store import WaiverState, list_waivers, revoke_waiver, waivers_in_force
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect

@@ -331,14 +331,14 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
     assert why() == {SkipReason.EMPTY}
     with writing(data.tracker) as connection:
         file_sources.set_source_state(connection, source, MAINTENANCE)
-        centres.set_centre_active(connection, "H", False)
+        centres.set_centre_active(connection, "H", active=False)
     assert why() == {SkipReason.STATE, SkipReason.INACTIVE, SkipReason.EMPTY}
     # Nor has anybody to correct it meanwhile.
     data.folder.path.rename(data.folder.path.with_name("moved"))
     for state, is_active in ((AVAILABLE, True), (AVAILABLE, False), (MAINTENANCE, True)):
         with writing(data.tracker) as connection:
             file_sources.set_source_state(connection, source, state)
-            centres.set_centre_active(connection, "H", is_active)
+            centres.set_centre_active(connection, "H", active=is_active)
         data.validate()
         assert bool(causes(data, "H")) is (state is AVAILABLE and is_active)
 

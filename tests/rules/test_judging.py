@@ -15,7 +15,7 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.judging.documents import Judgement, judge_together
-from dcc.qc.judging.rejudging import mark_for_judging
+from dcc.qc.judging.rejudgements import mark_for_judging
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.reports.causes.cause import Cause, Fact

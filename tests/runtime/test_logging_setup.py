@@ -280,7 +280,7 @@ def test_a_session_says_what_it_does_and_about_what(installation: Installation, 
     entries = made.entries()
     assert {entry.get("session") for entry in entries} == {session}
     assert entries[0]["message"] == f"Session {session} begins"
-    (crawl,) = [entry for entry in entries if entry["logger"] == "dcc.crawling"]
+    (crawl,) = [entry for entry in entries if entry["logger"] == "dcc.source_crawls"]
     assert (crawl["source"], crawl["centre"], crawl["phase"]) == (folder.source_id, "H", "zip_name")
     assert ": crawl ok after " in crawl["message"]
     told = {entry["zip_action"]: entry for entry in entries if entry["logger"] == "dcc.coordination"}

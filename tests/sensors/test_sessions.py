@@ -29,7 +29,7 @@ from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
 from dcc.session.archives.archive_phases import process_zip_actions as processed_in
-from dcc.session.crawling import crawl_file_sources as crawl
+from dcc.session.source_crawls import crawl_file_sources as crawl
 from dcc.settings import load_settings
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source

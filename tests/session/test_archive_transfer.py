@@ -112,7 +112,7 @@ class TestResuming:
         received = receive_from(connection, second, staging)
         assert connection.fetched == [0]
         assert not received.resumed
-        assert received.path.read_bytes() == content
+        assert staging.archive(KEY).read_bytes() == content
 
     def test_a_resumed_archive_with_the_wrong_checksum_is_fetched_whole_the_next_time(self, staging: Staging) -> None:
         self._break_off(staging, transfer_of())
@@ -120,7 +120,8 @@ class TestResuming:
         with pytest.raises(ChecksumMismatchError):
             receive_from(FakeConnection(md5=md5(CONTENT)), with_md5(transfer_of()), staging)
         third = FakeConnection(md5=md5(CONTENT))
-        assert receive_from(third, with_md5(transfer_of()), staging).path.read_bytes() == CONTENT
+        receive_from(third, with_md5(transfer_of()), staging)
+        assert staging.archive(KEY).read_bytes() == CONTENT
         assert third.fetched == [0]
 
     @hypothesis_settings(max_examples=trials(60))
@@ -134,9 +135,10 @@ class TestResuming:
                 receive_from(broken, transfer_of(), staging)
             except TransferFailedError:
                 assert staging.resumable(KEY, PartOrigin(1, len(CONTENT), MODIFIED)) <= len(CONTENT)
-        received = receive_from(FakeConnection(block=block), transfer_of(), staging)
-        assert received.path.read_bytes() == CONTENT
-        assert list(received.path.parent.iterdir()) == [received.path]
+        receive_from(FakeConnection(block=block), transfer_of(), staging)
+        archive = staging.archive(KEY)
+        assert archive.read_bytes() == CONTENT
+        assert list(archive.parent.iterdir()) == [archive]
 
 
 class TestFullDisk:
@@ -150,7 +152,8 @@ class TestFullDisk:
             ):
                 receive_from(FakeConnection(b"x" * 100_000, block=50_000), transfer_of(100_000), staging)
         assert not staging.archive(KEY).exists()
-        assert receive_from(FakeConnection(), transfer_of(), staging).path.read_bytes() == CONTENT
+        receive_from(FakeConnection(), transfer_of(), staging)
+        assert staging.archive(KEY).read_bytes() == CONTENT
 
     def test_what_was_received_of_an_archive_stays_for_when_there_is_room(self, staging: Staging) -> None:
         full = FakeConnection(fault_at=4_000, fault=OSError(28, "No space left on device"))

@@ -17,7 +17,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.runtime.clock import utc_now
-from dcc.session import crawling, source_listings
+from dcc.session import source_crawls, source_listings
 from dcc.session.archives import archive_phases
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
@@ -196,7 +196,7 @@ class TestYoungArchives:
             (folder.path / f"{KEY}.md5").write_text(f"{md5(b'another')}  {NAME}\n")
             (folder.path / f"{unlisted}.manifest.json").write_text('{"files": [{"file": "missing.xml"}]}')
 
-        before_the_second_look(monkeypatch, crawling, later)
+        before_the_second_look(monkeypatch, source_crawls, later)
         for key in (KEY, unlisted):
             folder.put(key, modified=now())
         careful.run_session()
@@ -271,7 +271,7 @@ class TestChangedWhileFetched:
                 folder.put(keys[1], modified=now())
                 folder.put(keys[3], submissions.archive(specimens(mice=3)), now())
 
-        before_the_second_look(monkeypatch, crawling, later)
+        before_the_second_look(monkeypatch, source_crawls, later)
         folder.put(keys[0], modified=MODIFIED + 60)
         folder.put(keys[1], b"the beginning", modified=now())
         folder.put(keys[2], modified=now())

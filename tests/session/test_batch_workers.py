@@ -36,10 +36,10 @@ from dcc.session.batches.exchange import Exchange, WorkerBatch
 from dcc.session.batches.worker import prepare_session_batch
 from dcc.session.batches.worker_results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.connection_slots import ConnectionSlots
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.session_request import SessionRequest
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import Pause
 from dcc.store.objects import ObjectStore

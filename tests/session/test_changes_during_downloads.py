@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.outcomes import EndReason
-from dcc.session.archives import coordination
+from dcc.session.archives import waiting_attempts
 from dcc.session.archives.waiting_attempts import WaitingAttempts
 from dcc.session.fetching import archive_transfer
 from dcc.sources.crawl_policy import Pause, Windows
@@ -121,7 +121,7 @@ def slow(quick: Installation, share: Share, monkeypatch: pytest.MonkeyPatch) -> 
             slow.looks += 1
 
         monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.1)
-        monkeypatch.setattr(coordination, "_ASKING_SECONDS", 0.1)
+        monkeypatch.setattr(waiting_attempts, "_ASKING_SECONDS", 0.1)
         # The last that a look does.
         monkeypatch.setattr(WaitingAttempts, "pause", looked)
         yield slow

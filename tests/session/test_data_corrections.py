@@ -16,7 +16,7 @@ from dcc.qc.contexts.states import decide_on_contexts as decide_on
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
-from dcc.session.data import withdrawals
+from dcc.session.data import confirmations, withdrawals
 from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.rechecks import recheck
@@ -159,6 +159,22 @@ def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason_and_what_was_
         confirm(held)
     assert (held.documents()[EDITED], held.log(EDITED)) == ("upload pending", ["confirmed"])
     staged.write_bytes(kept)
+    held.take_up()
+    assert (held.documents()[EDITED], held.log(EDITED)) == ("qc done", [])
+
+
+@pytest.mark.parametrize("who", ["a person", "a session"])
+def test_a_confirmation_that_was_killed_half_way_is_completed(
+    held: DataInstallation, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """The QC database has it, and the tracker still says that the document waits for it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(confirmations, "documents_by_id", raising(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            confirm(held)
+    assert held.log(EDITED) == ["held"]
+    if who == "a person":
+        assert confirm(held) == [(EDITED, Status.DONE)]
     held.take_up()
     assert (held.documents()[EDITED], held.log(EDITED)) == ("qc done", [])
 

@@ -15,10 +15,10 @@ from dcc.errors import NotFoundError, SessionActiveError
 from dcc.operations.session_work import open_session
 from dcc.qc.models import OVERVIEW_GENOTYPE
 from dcc.session.archives.archive_phases import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.document_phases import process_data
 from dcc.session.leases import read_leases
 from dcc.session.session_request import SessionRequest
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_open_sessions, list_sessions
 from dcc.tracker.database import open_tracker

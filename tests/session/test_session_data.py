@@ -14,9 +14,9 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reference.loading import SHIPPED
 from dcc.runtime.clock import utc_now
-from dcc.session.data import data_session, judgement_phase, quality_control, upload_order, upload_phase
-from dcc.session.data.data_session import Recorder
+from dcc.session.data import judgement_phase, quality_control, recorder, upload_order, upload_phase
 from dcc.session.data.document_queries import count_waiting
+from dcc.session.data.recorder import Recorder
 from dcc.session.prepare import documents
 from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.crawls import list_sessions
@@ -355,8 +355,8 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
     monkeypatch.setattr(upload_phase, "apply_documents", away)
     monkeypatch.setattr(upload_order, "MAX_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
-    monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
-    monkeypatch.setattr(data_session, "_MAX_SECONDS", commit_seconds)
+    monkeypatch.setattr(recorder, "_COMMIT_SECONDS", commit_seconds)
+    monkeypatch.setattr(recorder, "_MAX_SECONDS", commit_seconds)
     data.validate(ZIP, specimens(), experiments())
     with pytest.raises(QcDatabaseUnreachableError):
         data.take_up()

@@ -21,7 +21,7 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
-from dcc.session import crawling, sessions
+from dcc.session import sessions, source_crawls
 from dcc.session.archives import archive_phases
 from dcc.session.fetching import archive_transfer
 from dcc.session.prepare.archive_checks import ArchiveChecker
@@ -174,9 +174,9 @@ def as_if_nothing_had_happened(installation: Installation, folder: Folder) -> No
 
 POINTS = {
     "when the session begins": (sessions, "acquire_lease"),
-    "when the sources are looked up": (crawling, "load_addresses"),
-    "when a source has been listed": (crawling, "_record"),
-    "when a listing is being written": (crawling, "insert_rows"),
+    "when the sources are looked up": (source_crawls, "load_addresses"),
+    "when a source has been listed": (source_crawls, "_record"),
+    "when a listing is being written": (source_crawls, "insert_rows"),
     "when the work is looked up": (archive_phases, "load_interrupted"),
     "when the work is taken up": (archive_phases, "load_waiting"),
     "when the centres are looked up": (archive_phases, "load_addresses"),

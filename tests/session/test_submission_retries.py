@@ -22,11 +22,11 @@ from dcc.runtime.clock import utc_now
 from dcc.session.archives import archive_phases, waiting_attempts
 from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.archives.waiting_attempts import SourceQueue
-from dcc.session.crawling import crawl_file_sources, relist
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.downloads import SourceDownloads
 from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
+from dcc.session.source_crawls import crawl_file_sources, relist
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog

@@ -9,7 +9,8 @@ from dcc.operations.session_work import open_session
 from dcc.qc.apply import documents
 from dcc.qc.database import open_qc_database
 from dcc.session.data import document_phases, judgement_phase, prepared_archives, quality_control, upload_phase
-from dcc.session.data.data_session import DataSession, Recorder
+from dcc.session.data.data_session import DataSession
+from dcc.session.data.recorder import Recorder
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from tests.support.dying_session import _after, _before

@@ -15,15 +15,15 @@ from typing import Any
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
-from dcc.session import crawling
+from dcc.session import source_crawls
 from dcc.session.archives import archive_phases
 from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.unwritten_results import UnwrittenResults
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.session.session_request import SessionRequest
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.settings import load_settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
@@ -109,8 +109,8 @@ def _when_a_copy_is_bad() -> None:
 
 
 POINTS: dict[str, Callable[[], None]] = {
-    "before anything is recorded": lambda: _before(crawling, "_record"),
-    "when one source is crawled": lambda: _after(crawling, "_record"),
+    "before anything is recorded": lambda: _before(source_crawls, "_record"),
+    "when one source is crawled": lambda: _after(source_crawls, "_record"),
     "when the downloads are planned": lambda: _before(Coordinator, "run"),
     "in the first transaction": lambda: _after(UnwrittenResults, "write"),
     "in the second transaction": lambda: _after(UnwrittenResults, "write", 2),

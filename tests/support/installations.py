@@ -24,8 +24,8 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason, SourceCrawl, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase, Status
 from dcc.session.archives.archive_phases import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection

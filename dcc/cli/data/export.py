@@ -104,7 +104,7 @@ def export(
     from dcc.analysis.filters import MeasurementFilter
     from dcc.analysis.parameters import require_known
 
-    suffix = _suffix(place, partitioned, format_name)
+    suffix = _suffix(place, format_name, partitioned=partitioned)
     if place == _STDOUT and wants_json():
         raise ConfigurationError("Standard output has the measurements. Leave out --json, or name a file.")
     past_document, past_date = _past(as_of)
@@ -126,7 +126,7 @@ def export(
             _export_file(qc, place, ExportFormat(suffix), criteria)
 
 
-def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | None:
+def _suffix(place: Path, format_name: str | None, *, partitioned: bool) -> str | None:
     """The format of the one file to write; None for a directory."""
     if partitioned:
         if place == _STDOUT:

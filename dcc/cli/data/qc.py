@@ -128,7 +128,7 @@ def done(reason: str, every: bool, **filters: Any) -> None:
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
-    decided = _decide(ContextEvent.DONE, filters, every, reason)
+    decided = _decide(ContextEvent.DONE, filters, reason, every=every)
     lines = [f"{count_of(decided.changed, 'data context')} done."]
     if decided.left:
         lines.append(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
@@ -148,7 +148,7 @@ def reopen_contexts(reason: str, every: bool, **filters: Any) -> None:
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
-    decided = _decide(ContextEvent.REOPENED, filters, every, reason)
+    decided = _decide(ContextEvent.REOPENED, filters, reason, every=every)
     echo_result(decided, f"{count_of(decided.changed, 'data context')} reopened.")
 
 
@@ -169,7 +169,8 @@ def issue(reason: str, every: bool, resolve: bool, **filters: Any) -> None:
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
-    decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, filters, every, reason)
+    decision = ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED
+    decided = _decide(decision, filters, reason, every=every)
     what = "issues resolved" if resolve else "an issue raised"
     echo_result(decided, f"{count_of(decided.changed, 'data context')} with {what}.")
 
@@ -256,7 +257,7 @@ def recount(reason: str) -> None:
 
     JSON: {"contexts", "corrected", "seconds"}: the number of contexts, and how many were wrong
     """
-    from dcc.qc.contexts.recounting import recount_contexts
+    from dcc.qc.contexts.recount import recount_contexts
     from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()
@@ -289,7 +290,7 @@ def _filter_of(qc: Connection, filters: dict[str, Any]) -> ContextFilter:
     return ContextFilter(states=states, **filters)
 
 
-def _decide(decision: ContextEvent, filters: dict[str, Any], every: bool, reason: str) -> DecisionResult:
+def _decide(decision: ContextEvent, filters: dict[str, Any], reason: str, *, every: bool) -> DecisionResult:
     """Decide on the selected contexts, and update the tracker."""
     from dcc.qc.contexts.states import decide_on_contexts
     from dcc.session.data.quality_control import update_qc_states

@@ -166,7 +166,7 @@ def _scope(entry: WaiverEntry) -> str:
 
 def _to_change(connection: Connection, waiver: Waiver) -> str:
     """What becomes of the judged documents with findings that a waiver covers."""
-    from dcc.qc.judging.rejudging import documents_of_waiver
+    from dcc.qc.judging.rejudgements import documents_of_waiver
 
     documents = len(documents_of_waiver(connection, waiver))
     if documents == 0:

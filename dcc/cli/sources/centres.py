@@ -192,5 +192,5 @@ def _set_active(code: str, *, active: bool) -> None:
     from dcc.tracker.register import centres
 
     with writing_tracker() as connection:
-        centres.set_centre_active(connection, code, active)
+        centres.set_centre_active(connection, code, active=active)
     click.echo(f"Centre {code} is {'active' if active else 'not active'}.")

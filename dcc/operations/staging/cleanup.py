@@ -238,7 +238,7 @@ def clean(
         # Old reports are removed below even if staging keeps everything.
         write(partial(refuse_during_session, settings=settings))
     cleaned = CleaningResult()
-    going = [decision for decision in decisions if _goes(decision, unknown)]
+    going = [decision for decision in decisions if _goes(decision, unknown=unknown)]
     for start in range(0, len(going), _AT_ONCE):
         batch = going[start : start + _AT_ONCE]
         try:
@@ -293,7 +293,7 @@ def _decide(
     ]
 
 
-def _goes(decision: RetentionDecision, unknown: bool) -> bool:
+def _goes(decision: RetentionDecision, *, unknown: bool) -> bool:
     return decision.verdict is RetentionVerdict.REMOVE or (unknown and decision.verdict is RetentionVerdict.UNKNOWN)
 
 
@@ -302,6 +302,7 @@ def _take(
     batch: Sequence[RetentionDecision],
     aside: RemovalDirectories,
     settings: Settings,
+    *,
     unknown: bool,
     is_alone: bool,
 ) -> tuple[list[RetentionDecision], list[str]]:
@@ -319,7 +320,7 @@ def _take(
     changed: list[str] = []
     rows: list[dict[str, object]] = []
     for again in _decide((decision.staged for decision in batch), known, settings, utc_now()):
-        moved = aside.take(again.staged.entries) if _goes(again, unknown) else []
+        moved = aside.take(again.staged.entries) if _goes(again, unknown=unknown) else []
         if len(moved) < len(again.staged.entries):
             changed.append(again.staged.place)
         if moved:

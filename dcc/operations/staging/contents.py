@@ -110,7 +110,7 @@ def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
     directories are not read: they have 0 bytes. Raises ConfigurationError if staging cannot be read.
     """
     try:
-        entries = list(_entries(root, within))
+        entries = list(_entries(root, within=within))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -133,7 +133,7 @@ def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
     return archives + sorted(others, key=lambda other: other.place)
 
 
-def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
+def _entries(root: Path, *, within: bool) -> Iterator[StagedEntry]:
     with os.scandir(root) as entries:
         for found in entries:
             if found.name in _FILE_SYSTEMS_OWN or found.name.startswith(_OF_WORKERS):
@@ -141,10 +141,10 @@ def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
             if found.name in set(Action) and found.is_dir(follow_symlinks=False):
                 with os.scandir(found) as below:
                     for each in below:
-                        yield from _entry(each, found.name, _kind(each), within)
+                        yield from _entry(each, found.name, _kind(each), within=within)
             else:
                 kind = StagedKind.LEFT_OVER if _is_left_over(found.name) else StagedKind.UNKNOWN
-                yield from _entry(found, "", kind, within)
+                yield from _entry(found, "", kind, within=within)
 
 
 def _is_left_over(name: str) -> bool:
@@ -163,7 +163,7 @@ def _kind(found: os.DirEntry[str]) -> StagedKind:
     return next((kind for kind in unfinished if name.endswith(_ENDINGS[kind])), StagedKind.ARCHIVE)
 
 
-def _entry(found: os.DirEntry[str], folder: str, kind: StagedKind, within: bool) -> Iterator[StagedEntry]:
+def _entry(found: os.DirEntry[str], folder: str, kind: StagedKind, *, within: bool) -> Iterator[StagedEntry]:
     if _is_being_removed(found.path):
         return
     # A running session may have moved it since the directory was read.

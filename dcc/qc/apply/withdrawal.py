@@ -34,7 +34,7 @@ from dcc.messages import from_json
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.qc.apply.documents import other_centres_of
-from dcc.qc.apply.holding import check_signature, owners_of_held_documents
+from dcc.qc.apply.held_documents import check_signature, owners_of_held_documents
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import end_versions, is_lifetime_of, reopen_versions, same_animal, same_key, with_experiments
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN

@@ -127,7 +127,7 @@ def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refre
     try:
         snapshot = read_source(qc, settings, name)
         configured = settings.reference_sources[name]
-        return run_writing(qc, lambda connection: _take_over(connection, snapshot, configured, force))
+        return run_writing(qc, lambda connection: _take_over(connection, snapshot, configured, force=force))
     except (ReferenceUnreachableError, ConfigurationError) as error:
         _remember(qc, settings, name, str(error))
         active = run_reading(qc, active_snapshots).get(name)
@@ -171,7 +171,7 @@ def setting_of(name: str) -> str:
     return f"DCC_REFERENCE_{name.upper()}"
 
 
-def _take_over(connection: Connection, snapshot: Snapshot, configured: str | None, force: bool) -> RefreshResult:
+def _take_over(connection: Connection, snapshot: Snapshot, configured: str | None, *, force: bool) -> RefreshResult:
     before = active_snapshots(connection).get(snapshot.name)
     if before is not None and not force:
         _require_size(before, snapshot, configured)

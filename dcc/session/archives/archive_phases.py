@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from dcc.errors import InternalFaultError
 from dcc.messages import count_of, mark
 from dcc.outcomes import HELD, Problem, SubmissionKey, SubmissionOutcome
 from dcc.phases import Phase
@@ -25,14 +24,14 @@ from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.batches.exchange import Workers
 from dcc.session.batches.worker_results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
-from dcc.session.crawling import record_second_listing, relist
+from dcc.session.faults import Faults
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
+from dcc.session.source_crawls import record_second_listing, relist
 from dcc.session.source_listings import RelistedSource, list_again
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
-from dcc.tracker.decisions import quarantine
 from dcc.tracker.hostings.download_plan import (
     PlannedSubmission,
     StagedSubmission,
@@ -126,13 +125,12 @@ def process_zip_actions(
     del work
     if held_much:
         give_back_freed_memory()
-    if faults:
-        raise faults[0]
+    faults.raise_first()
 
 
 def _process(
     session: Session, work: ArchiveWork, *, named: bool, from_workers: SessionWorkerResults | None
-) -> Generator[SubmissionOutcome, None, list[InternalFaultError]]:
+) -> Generator[SubmissionOutcome, None, Faults]:
     """Process the archives; returns the faults of the platform."""
     settings = session.settings
     addresses, centres = session.read(lambda connection: _sources_and_centres(connection, session, work, named=named))
@@ -156,8 +154,7 @@ def _process(
         lambda connection: record_transfer_statistics(connection, coordinator.transfer_statistics), alone=True
     )
     failures = coordinator.failures
-    if failures.faults:
-        session.write(lambda connection: quarantine(connection, session.id, settings.max_faults, failures.with_faults))
+    failures.faults.quarantine(session)
     if paused := failures.left_to_pauses:
         what = count_of(paused, "submission was", "submissions were")
         them = "it" if paused == 1 else "them"

@@ -29,7 +29,6 @@ from dcc.errors import (
     FileNotReadableError,
     SizeMismatchError,
 )
-from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, SubmissionOutcome
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
@@ -37,7 +36,7 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
 from dcc.session.archives.failures import Failures
-from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
+from dcc.session.archives.unwritten_results import NOT_FETCHED, UnwrittenResults, WrittenResults
 from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.worker_results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
@@ -58,8 +57,6 @@ from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.hosting import CopyFault, Hosting
 from dcc.tracker.hostings.source_statistics import TransferStatistics
-from dcc.tracker.hostings.urgent_requests import urgent_keys
-from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM
 from dcc.tracker.stored_archives import replicas_with_copies
 
@@ -68,11 +65,8 @@ T = TypeVar("T")
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MAX_UNCHECKED = 256
-_ASKING_SECONDS = 10.0
-"""Seconds between looks for archives that a person wants first, and for sources that a person paused."""
 _STOP_SECONDS = 5.0
 
-NOT_FETCHED = State(Phase.DOWNLOAD, Status.CANCELLED)
 _NOT_OF_SOURCE = (WRONG_CHECKSUM, NOT_FETCHED)
 """The ends of attempts that no fault of a source caused."""
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
@@ -98,34 +92,26 @@ class Coordinator:
         self.failures = Failures()
         self.damaged: list[int] = []
         self.awaiting_listing: list[ActiveSubmission] = []
-        self._reasons_kept: dict[int, list[Problem]] = {}
         self._session, settings = session, session.settings
-        self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         holding = partial(session.read, partial(replicas_with_copies, settings=settings))
-        self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
-        self._from_workers = from_workers
-        slots = DownloadSlots(settings.downloaders)
-        sources = {number: self._queue_of(address, slots) for number, address in addresses.items()}
+        self._pools = ArchivePools(settings, setup, staging, holding, from_workers, in_processes=are_many)
+        downloads = partial(
+            SourceDownloads,
+            settings=settings,
+            staging=staging,
+            download_slots=DownloadSlots(settings.downloaders),
+            tell=self._tell_of_transfer,
+            from_workers=from_workers,
+            connection_slots=session.connection_slots,
+        )
+        sources = {number: SourceQueue(downloads(address)) for number, address in addresses.items()}
         self._attempts = WaitingAttempts(sources, settings.retry_delay)
-        self._unfinished: dict[int, ActiveSubmission] = {}
-        self._transferring: dict[int, ActiveSubmission] = {}
-        self._unchecked = 0
+        self._unfinished: set[int] = set()
+        self._unchecked: set[int] = set()
         self._unwritten = UnwrittenResults()
         self._committed = 0.0
-        self._asked = time.monotonic()
-
-    def _queue_of(self, address: SourceAddress, slots: DownloadSlots) -> SourceQueue:
-        downloads = SourceDownloads(
-            address,
-            self._session.settings,
-            self._staging,
-            download_slots=slots,
-            tell=self._tell_of_transfer,
-            from_workers=self._from_workers,
-            connection_slots=self._session.connection_slots,
-        )
-        return SourceQueue(downloads)
 
     def __enter__(self) -> Coordinator:
         return self
@@ -147,7 +133,7 @@ class Coordinator:
         SessionLostError and TrackerUnreachableError; after these, as after a crash, the next session continues.
         """
         for submission in submissions:
-            self._unfinished[submission.za_id] = submission
+            self._unfinished.add(submission.za_id)
             if submission.downloaded:
                 self._store_archive(submission)
             else:
@@ -157,7 +143,7 @@ class Coordinator:
             for submission in self._attempts.take_stranded():
                 self._plan_or_leave(submission)
             # Not many more downloads begin than arrived archives are checked.
-            self._unwritten.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
+            self._unwritten.downloads.extend(self._attempts.take(lambda: len(self._unchecked) < _MAX_UNCHECKED))
             if self._unwritten and (not self._unfinished or self._until_commit() <= 0):
                 yield from self._commit()
             else:
@@ -187,28 +173,31 @@ class Coordinator:
         self._events.put(partial(self._handle_transfer, event))
 
     def _handle_transfer(self, event: TransferEvent) -> None:
+        number, hosting = event.transfer.download_id, event.transfer.hosting
+        source = self._attempts.sources[hosting.source_id]
         match event:
             case TransferStarted():
-                self._transfer_started(event)
+                self._transfer_started(event, source.requested[event.transfer.key])
             case TransferProgressed():
-                self._unwritten.change_download(event.transfer.download_id, downloaded_size_bytes=event.received)
+                self._unwritten.change_download(number, downloaded_size_bytes=event.received)
             case ChecksumPublished():
-                hosting = event.transfer.hosting
-                self._transferring[event.transfer.download_id].choice.note_published(hosting, event.md5)
+                source.requested[event.transfer.key].choice.note_published(hosting, event.md5)
                 self._unwritten.published.append((hosting, event.md5))
             case TransferCompleted():
-                self._transfer_completed(event)
+                self._transfer_completed(event, source.end_attempt(event))
             case TransferFailed():
-                self._transfer_failed(event)
+                self._transfer_failed(event, source.end_attempt(event))
             case TransferNotBegun():
-                self._transfer_not_begun(event)
+                # The source was left alone: another one delivers the archive, or a later session fetches it.
+                self._unwritten.cancel(number)
+                self._plan_or_leave(source.end_attempt(event))
 
     def _plan_or_leave(self, submission: ActiveSubmission) -> None:
         """Queue the submission for its next attempt; if there is none, the result of the last one stands."""
         if self._attempts.plan(submission):
             return
         if submission.last_failure is not None:
-            self._unwritten.report_state(submission.attempt.id, submission.last_failure)
+            self._unwritten.report_state(submission, submission.last_failure)
             self._end_without_archive(submission, submission.last_failure)
         else:
             self._leave_to_next_session(submission)
@@ -225,90 +214,70 @@ class Coordinator:
         self._unwritten.without_further_attempt[submission.za_id] = failure
         self._end_submission(submission)
 
-    def _transfer_started(self, event: TransferStarted) -> None:
-        number = event.transfer.download_id
-        submission = self._transferring[number]
-        submission.attempts += 1
-        submission.began = time.monotonic()
-        now = utc_now()
+    def _transfer_started(self, event: TransferStarted, submission: ActiveSubmission) -> None:
+        number, now = event.transfer.download_id, utc_now()
+        submission.begin_attempt(event.transfer)
         self._unwritten.change_download(number, request=now, received=now)
-        self._unwritten.report_state(number, DOWNLOADING, promote=False)
+        self._unwritten.report_state(submission, DOWNLOADING, promote=False)
 
-    def _transfer_completed(self, event: TransferCompleted) -> None:
+    def _transfer_completed(self, event: TransferCompleted, submission: ActiveSubmission) -> None:
         number, received = event.transfer.download_id, event.received
-        submission = self._transferring.pop(number)
-        self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
-        submission.downloaded = True
-        submission.size_bytes, submission.md5 = received.size_bytes, received.md5
-        submission.transfer_seconds = received.seconds if received.is_sent else None
-        submission.resumed = received.resumed and received.md5 is None
+        submission.take_archive(received)
         self._unwritten.note_archive(submission)
-        sent_bytes = received.size_bytes if received.is_sent else 0
-        self._unwritten.change_download(number, downloaded_size_bytes=sent_bytes)
         submission.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._unwritten.end(number, submission.fetched, received)
-        self._unwritten.report_state(number, EXTRACTING)
+        self._unwritten.report_state(submission, EXTRACTING)
         self._store_archive(submission)
 
-    def _transfer_failed(self, event: TransferFailed) -> None:
+    def _transfer_failed(self, event: TransferFailed, submission: ActiveSubmission) -> None:
         number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
-        submission = self._transferring.pop(number)
-        self._attempts.sources[hosting.source_id].note_failure(event)
         self._add_reason(submission, error)
         submission.last_failure = failure = self._failure_of(submission, hosting, error)
         if failure not in _NOT_OF_SOURCE:
-            submission.failed_hostings.add(hosting.id)
+            submission.choice.failed.add(hosting.id)
+        is_other = isinstance(error, FileChangedError | SizeMismatchError)
         # An interrupted attempt may be continued only if the file is still as listed.
-        is_other = isinstance(error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
-        submission.fetched = AttemptOutcome.ABORTED if event.begun and not is_other else AttemptOutcome.FAILED
+        is_interrupted = event.begun and not is_other and not isinstance(error, ChecksumMismatchError)
+        submission.fetched = AttemptOutcome.ABORTED if is_interrupted else AttemptOutcome.FAILED
         self._unwritten.end(number, submission.fetched)
-        has_room = not isinstance(error, DiskFullError)
-        if not has_room:
-            # Larger archives have no room either: they are left to the next session.
-            for large in self._attempts.take_large(hosting.size_bytes or 0):
-                large.staged = None
-                self._leave_to_next_session(large)
-            # An earlier state stays: there is no room to extract the archive again either.
-            submission.staged = None
-        is_planned = has_room and self._attempts.plan(submission)
-        has_others = bool(submission.staged or submission.choice.new_bad_copies)
-        if failure == WRONG_CHECKSUM and not is_planned:
+        if isinstance(error, DiskFullError):
+            self._unwritten.report_state(submission, failure, promote=False)
+            self._end_for_lack_of_room(submission, hosting)
+        elif self._attempts.plan(submission):
+            self._unwritten.report_state(submission, failure, promote=False)
+        elif failure == WRONG_CHECKSUM:
             self._await_listing(submission)
-            return
-        # The file may still be being uploaded, which its source shows.
-        awaits_listing = isinstance(error, FileChangedError | SizeMismatchError) and not has_others
-        is_end = has_room and not is_planned and not awaits_listing
-        self._unwritten.report_state(number, failure, promote=is_end)
-        if is_planned:
-            return
-        if not has_room and submission.choice.new_bad_copies:
-            # An untried copy may be good: the bad ones decide nothing yet.
-            self._end_submission(submission)
-        elif not has_room:
-            self._end_without_archive(submission, None)
-        elif awaits_listing:
+        elif is_other and not submission.staged and not submission.choice.new_bad_copies:
+            # The file may still be being uploaded, which its source shows.
+            self._unwritten.report_state(submission, failure, promote=False)
             self._await_listing(submission)
         else:
+            self._unwritten.report_state(submission, failure)
             self._end_without_archive(submission, failure)
 
-    def _transfer_not_begun(self, event: TransferNotBegun) -> None:
-        """The source was left alone: another one delivers the archive, or a later session fetches it."""
-        number = event.transfer.download_id
-        submission = self._transferring.pop(number)
-        self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
-        self._unwritten.end(number, AttemptOutcome.CANCELLED)
-        self._unwritten.report_state(number, NOT_FETCHED, promote=False)
-        submission.forget_attempt()
-        self._plan_or_leave(submission)
+    def _end_for_lack_of_room(self, submission: ActiveSubmission, hosting: Hosting) -> None:
+        """Larger archives have no room either, and none can be extracted again: earlier states stay."""
+        for large in self._attempts.take_large(hosting.size_bytes or 0):
+            large.staged = None
+            self._leave_to_next_session(large)
+        submission.staged = None
+        if submission.choice.new_bad_copies:
+            # An untried copy may be good: the bad ones decide nothing yet.
+            self._end_submission(submission)
+        else:
+            self._end_without_archive(submission, None)
 
     def _await_listing(self, submission: ActiveSubmission) -> None:
         """Let the source show whether the submission failed, or its archive is still being uploaded."""
-        del self._unfinished[submission.za_id]
-        if submission.downloaded:
-            self._unchecked -= 1
-        # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        self._reasons_kept[submission.za_id] = self._unwritten.problems.pop(submission.attempt.id, [])
+        self._release(submission)
+        # Its reason is recorded at its end: if this session dies before, it must not be recorded twice.
+        del self._unwritten.problems[submission.attempt.download_id]
         self.awaiting_listing.append(submission)
+
+    def _release(self, submission: ActiveSubmission) -> None:
+        """Do nothing more with the submission."""
+        self._unfinished.remove(submission.za_id)
+        self._unchecked.discard(submission.za_id)
 
     def _failure_of(self, submission: ActiveSubmission, hosting: Hosting, error: Exception) -> State:
         """The state of a failed attempt; what it means for the copy on the source is recorded."""
@@ -342,11 +311,10 @@ class Coordinator:
     def fail(self, submissions: Iterable[ActiveSubmission]) -> Iterator[SubmissionOutcome]:
         """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for submission in submissions:
-            self._unfinished[submission.za_id] = submission
-            self._unwritten.add_problems(submission.attempt.id, self._reasons_kept.pop(submission.za_id))
-            self._unwritten.report_state(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
+            self._unfinished.add(submission.za_id)
+            self._unwritten.add_problems(submission, submission.reasons[-1:])
+            self._unwritten.report_state(submission, submission.last_failure or NOT_DOWNLOADED)
             if submission.downloaded:
-                self._unchecked += 1
                 self._add_reason_of_all_copies(submission)
                 self._end_submission(submission)
             else:
@@ -355,13 +323,12 @@ class Coordinator:
 
     def _store_archive(self, submission: ActiveSubmission) -> None:
         """Put an archive into the store before it is checked: a bad one is removed from staging then."""
-        self._unchecked += 1
+        self._unchecked.add(submission.za_id)
         if submission.may_be_damaged:
             # It may not be what arrived.
             self._check_archive(submission)
         else:
-            step = self._pools.store(submission, self._staging.archive(submission.key))
-            self._when_done(step, partial(self._storing_ended, submission))
+            self._when_done(self._pools.store(submission), partial(self._storing_ended, submission))
 
     def _when_done(self, step: Future[T], handle: Callable[[Future[T]], None]) -> None:
         """Have the coordinating thread handle the end of a step."""
@@ -374,17 +341,14 @@ class Coordinator:
 
     def _storing_ended(self, submission: ActiveSubmission, done: Future[StoredCopies]) -> None:
         try:
-            self._unwritten.stored.append((submission.attempt.id, done.result()))
+            self._unwritten.stored.append((submission.attempt.download_id, done.result()))
         except Exception as error:
             with submission.as_subject():
                 session_log.warning("%s is not in the archive store yet: %s", submission.key, error)
         self._check_archive(submission)
 
     def _check_archive(self, submission: ActiveSubmission) -> None:
-        ready = None if self._from_workers is None else self._from_workers.ready(submission.key)
-        archive, contents = self._staging.archive(submission.key), self._staging.contents(submission.key)
-        step = self._pools.check(submission, archive, contents, ready)
-        self._when_done(step, partial(self._check_ended, submission))
+        self._when_done(self._pools.check(submission), partial(self._check_ended, submission))
 
     def _check_ended(self, submission: ActiveSubmission, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:
@@ -402,9 +366,9 @@ class Coordinator:
         logged = len(submission.reasons)
         self._unwritten.checked.update(submission.take_documents(found))
         if not submission.known_documents:
-            self._unwritten.add_problems(submission.attempt.id, submission.reasons[logged:])
+            self._unwritten.add_problems(submission, submission.reasons[logged:])
         self._unwritten.extracted.append(submission)
-        self._unwritten.report_state(submission.attempt.id, EXTRACTED)
+        self._unwritten.report_state(submission, EXTRACTED)
         self._end_submission(submission)
 
     def _check_failed(self, submission: ActiveSubmission, error: Exception, md5: str | None = None) -> None:
@@ -412,31 +376,28 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and submission.may_be_damaged:
             self._replan_damaged(submission, error)
             return
-        number = submission.attempt.id
         self._add_reason(submission, error)
-        if isinstance(error, CorruptArchiveError) and submission.resumed:
+        if isinstance(error, CorruptArchiveError) and submission.is_pieced_together:
             self._fetch_again(submission)
             return
         if md5 is not None:
             self._note_md5(submission, md5)
         if isinstance(error, CorruptArchiveError) and md5 is not None:
             self._note_bad(submission, md5, CopyFault.DAMAGED)
-            if self._attempts.plan(submission):
-                self._unwritten.report_state(number, NOT_EXTRACTED, promote=False)
-                self._discard_bad_archive(submission, NOT_EXTRACTED)
-                return
             submission.last_failure = NOT_EXTRACTED
-            self._await_listing(submission)
+            if self._attempts.plan(submission):
+                self._discard_bad_archive(submission, NOT_EXTRACTED)
+            else:
+                self._await_listing(submission)
             return
         if isinstance(error, ArchiveError):
-            self._unwritten.report_state(number, NOT_EXTRACTED)
+            self._unwritten.report_state(submission, NOT_EXTRACTED)
         else:
             self.failures.not_checked += 1
         self._end_submission(submission)
 
     def _note_md5(self, submission: ActiveSubmission, md5: str) -> None:
-        if submission.md5 != md5:
-            submission.md5 = md5
+        if submission.note_md5(md5):
             self._unwritten.note_archive(submission)
 
     def _replan_damaged(self, submission: ActiveSubmission, error: CorruptArchiveError) -> None:
@@ -445,53 +406,39 @@ class Coordinator:
             session_log.warning(
                 "%s was left in staging by a session that died, and is fetched again: %s", submission.key, error
             )
-        del self._unfinished[submission.za_id]
-        self._unchecked -= 1
-        self._staging.archive(submission.key).unlink(missing_ok=True)
+        self._release(submission)
+        self._pools.discard(submission)
         self.damaged.append(submission.za_id)
 
     def _fetch_again(self, submission: ActiveSubmission) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._unwritten.report_state(submission.attempt.id, PIECED_TOGETHER, promote=False)
-        self._discard_bad_archive(submission, NOT_DOWNLOADED)
+        submission.last_failure = NOT_DOWNLOADED
+        self._discard_bad_archive(submission, PIECED_TOGETHER)
         submission.choice.try_again_first(submission.attempt.hosting)
         self._plan_or_leave(submission)
 
-    def _discard_bad_archive(self, submission: ActiveSubmission, failure: State) -> None:
-        """Discard a bad archive; another attempt follows."""
-        self._unchecked -= 1
-        submission.last_failure = failure
-        submission.downloaded, submission.resumed = False, False
-        self._staging.archive(submission.key).unlink(missing_ok=True)
+    def _discard_bad_archive(self, submission: ActiveSubmission, state: State) -> None:
+        """Discard a bad archive, whose attempt has come to this state; another attempt follows."""
+        self._unwritten.report_state(submission, state, promote=False)
+        self._unchecked.remove(submission.za_id)
+        submission.downloaded = False
+        self._pools.discard(submission)
 
     def _add_reason_of_all_copies(self, submission: ActiveSubmission) -> None:
-        """If several copies were bad, name them in one further reason."""
-        bad_copies = submission.choice.new_bad_copies
-        if len(bad_copies) < 2:
-            return
-        copies = [
-            message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
-            for found in bad_copies.values()
-        ]
-        template = mark(
-            "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
-        )
-        reason = message(template, archive=str(submission.key), count=len(bad_copies), copies=copies)
-        problem = Problem(submission.reasons[-1].kind, reason, code=submission.reasons[-1].code)
-        submission.reasons.append(problem)
-        self._unwritten.add_problems(submission.attempt.id, [problem])
+        if len(submission.choice.new_bad_copies) > 1:
+            self._add_problem(submission, submission.problem_of_all_copies())
 
     def _add_reason(self, submission: ActiveSubmission, error: Exception) -> None:
-        problem = self.failures.problem_of(submission, error)
+        self._add_problem(submission, self.failures.problem_of(submission, error))
+
+    def _add_problem(self, submission: ActiveSubmission, problem: Problem) -> None:
         submission.reasons.append(problem)
-        self._unwritten.add_problems(submission.attempt.id, [problem])
+        self._unwritten.add_problems(submission, [problem])
 
     def _end_submission(self, submission: ActiveSubmission) -> None:
         """End the submission in this session; its outcome is yielded with the next commit."""
-        del self._unfinished[submission.za_id]
-        if submission.downloaded:
-            self._unchecked -= 1
-        elif submission.failed_hostings or submission.last_failure not in _NOT_OF_SOURCE:
+        self._release(submission)
+        if not submission.downloaded and (submission.choice.failed or submission.last_failure not in _NOT_OF_SOURCE):
             # Else the centre corrects the copies or their checksums: nothing kept the session from fetching one.
             self.failures.not_downloaded += 1
         self._unwritten.finished.append(submission)
@@ -501,7 +448,7 @@ class Coordinator:
         if submission.staged is not None:
             self._unwritten.staged.append(submission)
             return
-        del self._unfinished[submission.za_id]
+        self._release(submission)
         if self._attempts.are_paused(submission.choice.hostings):
             self.failures.left_to_pauses += 1
         else:
@@ -522,13 +469,9 @@ class Coordinator:
     def _write_results(self) -> tuple[deque[ActiveSubmission], dict[int, State]]:
         """Write all results, and begin the requested attempts; returns the ended submissions, with their states."""
         results, self._unwritten = self._unwritten, UnwrittenResults()
-        asks = time.monotonic() - self._asked > _ASKING_SECONDS
 
         def write(connection: Connection) -> WrittenResults:
-            if asks:
-                self._attempts.put_first(set(urgent_keys(connection)))
-                self._attempts.pause(paused_sources(connection))
-                self._asked = time.monotonic()
+            self._attempts.ask_people(connection)
             return results.write(connection, self._session.id)
 
         written = self._session.write(write)
@@ -537,8 +480,6 @@ class Coordinator:
             for document, number in zip(submission.documents, numbers, strict=True):
                 document.row_id = number
         for (submission, hosting), number in zip(results.downloads, written.download_ids, strict=True):
-            submission.begin_attempt(number, hosting)
-            self._transferring[number] = submission
             transfer = submission.transfer(number, hosting, written.earlier.get(hosting.id))
             self._attempts.sources[hosting.source_id].downloads.put(transfer)
         for submission, staged in zip(results.staged, written.staged, strict=True):
@@ -547,12 +488,6 @@ class Coordinator:
             submission.fetched = AttemptOutcome.NOT_MODIFIED
             self._store_archive(submission)
         return deque(results.finished), written.states
-
-
-_BAD_COPIES = {
-    CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
-    CopyFault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
-}
 
 
 def _log_outcome(submission: ActiveSubmission, outcome: SubmissionOutcome) -> None:

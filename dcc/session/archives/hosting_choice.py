@@ -25,7 +25,7 @@ class HostingChoice:
 
     `others` are tried only if a copy is bad. `published` is the MD5 that the archive's own centre published, and `own`
     are the ids of hostings on its sources. By hosting, `bad_md5s` are the checksums of bad copies, and `new_bad_copies`
-    those found in this session. Nothing can be fetched from the `lost` ones.
+    those found in this session. Nothing can be fetched from the `lost` ones; at the `failed` ones an attempt failed.
     """
 
     hostings: tuple[Hosting, ...] = ()
@@ -36,6 +36,7 @@ class HostingChoice:
     max_retries: int = 0
     new_bad_copies: dict[int, NewBadCopy] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
     has_published_md5: bool = False
 
     def __post_init__(self) -> None:

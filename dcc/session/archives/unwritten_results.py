@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
-from dcc.phases import State
+from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
 from dcc.session.archives.waiting_attempts import PlannedAttempt
@@ -42,6 +42,7 @@ from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
 
+NOT_FETCHED: Final = State(Phase.DOWNLOAD, Status.CANCELLED)
 _LARGEST_COUNT: Final = 255
 _COUNT_RETRY: Final = (
     update(FileSourceHasZip)
@@ -98,40 +99,46 @@ class UnwrittenResults:
     finished: list[ActiveSubmission] = field(default_factory=list)
     arrived: list[ArrivedArchive] = field(default_factory=list)
 
-    def report_state(self, number: int, state: State, *, promote: bool = True) -> None:
-        """Report a state of a download; a later report on the same one replaces an earlier one."""
+    def report_state(self, submission: ActiveSubmission, state: State, *, promote: bool = True) -> None:
+        """Report the state of a submission's attempt; a later report on the same one replaces an earlier one."""
+        number = submission.attempt.download_id
         self.reports[number] = StateReport(Subject.ZIP_DOWNLOAD, number, state, promote)
 
-    def add_problems(self, attempt_id: int, problems: Iterable[Problem]) -> None:
-        """Add problems that an attempt met."""
-        for problem in problems:
-            self.problems.setdefault(attempt_id, []).append(problem)
+    def add_problems(self, submission: ActiveSubmission, problems: Iterable[Problem]) -> None:
+        """Add problems that a submission's attempt met."""
+        self.problems.setdefault(submission.attempt.download_id, []).extend(problems)
 
     def change_download(self, number: int, **values: Unpack[DownloadColumns]) -> None:
         """Give columns of a download new values."""
         self.changes.setdefault((ZipDownload, number), {}).update(values)
 
+    def cancel(self, number: int) -> None:
+        """Record that a requested attempt did not begin."""
+        self.end(number, AttemptOutcome.CANCELLED)
+        self.reports[number] = StateReport(Subject.ZIP_DOWNLOAD, number, NOT_FETCHED, promote=False)
+
     def end(self, number: int, outcome: AttemptOutcome, received: ReceivedArchive | None = None) -> None:
         """Record how an attempt ended, now, and what arrived."""
-        validators = None if received is None else received.validators
-        self.change_download(
-            number,
-            received=utc_now(),
-            outcome=outcome.value,
-            content_size_bytes=None if received is None else received.size_bytes,
-            etag=None if validators is None else validators.etag,
-            last_modified=None if validators is None else validators.last_modified,
-        )
+        self.change_download(number, received=utc_now(), outcome=outcome.value)
+        if received is None:
+            return
+        sent_bytes = received.size_bytes if received.is_sent else 0
+        self.change_download(number, downloaded_size_bytes=sent_bytes, content_size_bytes=received.size_bytes)
+        if received.validators is not None:
+            etag, last_modified = received.validators.etag, received.validators.last_modified
+            self.change_download(number, etag=etag, last_modified=last_modified)
 
     def note_archive(self, submission: ActiveSubmission) -> None:
         """Record the size and the MD5 of a submission's archive, as far as they are known."""
-        found = {"size_bytes": submission.size_bytes, "content_md5": submission.md5}
+        archive, attempt = submission.archive, submission.attempt
+        if archive is None:
+            return
+        found = {"size_bytes": archive.size_bytes, "content_md5": archive.md5}
         self.changes.setdefault((ZipFile, submission.zip_id), {}).update(found)
-        if submission.size_bytes is not None:
-            source_id, key, size_bytes = submission.attempt.hosting.source_id, submission.key, submission.size_bytes
-            self.arrived.append(ArrivedArchive(submission.zip_id, submission.za_id, source_id, key, size_bytes))
-        if submission.md5:
-            self.change_download(submission.attempt.id, content_md5=submission.md5)
+        arrived = (submission.zip_id, submission.za_id, attempt.hosting.source_id, submission.key, archive.size_bytes)
+        self.arrived.append(ArrivedArchive(*arrived))
+        if archive.md5:
+            self.change_download(attempt.download_id, content_md5=archive.md5)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -199,7 +206,7 @@ class UnwrittenResults:
         retries = [
             {"number": hosting.id}
             for submission, hosting in self.downloads
-            if hosting.failed_before or hosting.id in submission.failed_hostings
+            if hosting.failed_before or hosting.id in submission.choice.failed
         ]
         if retries:
             connection.execute(_COUNT_RETRY, retries)
@@ -214,7 +221,7 @@ class UnwrittenResults:
 def _new_document(submission: ActiveSubmission, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
-        download_id=submission.attempt.id,
+        download_id=submission.attempt.download_id,
         file_name=document.file_name,
         centre_id=centres.get(name.centre) if name else None,
         created=name.created if name else None,

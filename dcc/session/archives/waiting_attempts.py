@@ -9,14 +9,21 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from sqlalchemy import Connection
+
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.outcomes import SubmissionKey
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
-from dcc.session.fetching.transfer_events import TransferFailed
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferFailed, TransferNotBegun
 from dcc.tracker.hostings.hosting import Hosting
 from dcc.tracker.hostings.source_statistics import TransferStatistics
+from dcc.tracker.hostings.urgent_requests import urgent_keys
+from dcc.tracker.register.source_schedules import paused_sources
+
+_ASKING_SECONDS = 10.0
+"""Seconds between looks for archives that a person wants first, and for sources that a person paused."""
 
 
 class PlannedAttempt(NamedTuple):
@@ -39,7 +46,7 @@ class SourceQueue:
     """The submissions to download from one source, in order. Only the coordinating thread uses it.
 
     `downloads` are the source's threads. Submissions that wait for a source that rests are left to other sources or to
-    the next session.
+    the next session. `requested` are those whose attempts have been requested and have not ended.
     """
 
     def __init__(self, downloads: SourceDownloads) -> None:
@@ -47,7 +54,7 @@ class SourceQueue:
         self._urgent: Collection[SubmissionKey] = ()
         self.downloads = downloads
         self._waiting: deque[PlannedAttempt] = deque()
-        self._queued = 0
+        self.requested: dict[SubmissionKey, ActiveSubmission] = {}
 
     def add(self, submission: ActiveSubmission, hosting: Hosting) -> None:
         """Queue a submission."""
@@ -68,10 +75,11 @@ class SourceQueue:
         """The submissions whose attempts may begin now; calls `still_wanted` before each."""
         taken = []
         while self._waiting and still_wanted():
-            if self._queued >= MAX_QUEUED and self._waiting[0].submission.key not in self._urgent:
+            if len(self.requested) >= MAX_QUEUED and self._waiting[0].submission.key not in self._urgent:
                 break
-            taken.append(self._waiting.popleft())
-            self._queued += 1
+            attempt = self._waiting.popleft()
+            taken.append(attempt)
+            self.requested[attempt.submission.key] = attempt.submission
         return taken
 
     def take_all(self) -> list[PlannedAttempt]:
@@ -80,25 +88,21 @@ class SourceQueue:
         self._waiting.clear()
         return taken
 
-    def note_arrival(self, received: ReceivedArchive) -> None:
-        """Record a successful attempt."""
-        self._queued -= 1
+    def end_attempt(self, event: TransferCompleted | TransferFailed | TransferNotBegun) -> ActiveSubmission:
+        """Record the end of a requested attempt; returns its submission."""
+        if isinstance(event, TransferCompleted):
+            self._count_arrival(event.received)
+        elif isinstance(event, TransferFailed) and isinstance(event.error, SourceError):
+            # Without those that were not made because the copy is known to be bad.
+            is_made = not isinstance(event.error, ChecksumMismatchError) or event.error.received is not None
+            self.transfer_statistics.failures += is_made
+        return self.requested.pop(event.transfer.key)
+
+    def _count_arrival(self, received: ReceivedArchive) -> None:
         self.transfer_statistics.arrived += 1
         if not received.resumed and received.is_sent:
             self.transfer_statistics.bytes += received.size_bytes
             self.transfer_statistics.seconds += received.seconds
-
-    def note_not_begun(self) -> None:
-        """Record that an attempt was requested and did not begin."""
-        self._queued -= 1
-
-    def note_failure(self, event: TransferFailed) -> None:
-        """Record a failed attempt, unless it was not made because the copy is known to be bad."""
-        self._queued -= 1
-        if isinstance(event.error, ChecksumMismatchError) and event.error.received is None:
-            return
-        if isinstance(event.error, SourceError):
-            self.transfer_statistics.failures += 1
 
 
 class WaitingAttempts:
@@ -111,6 +115,7 @@ class WaitingAttempts:
         self.sources, self._retry_delay = sources, retry_delay
         self._retries: list[_DelayedAttempt] = []
         self._order = itertools.count()
+        self._asked = time.monotonic()
 
     def plan(self, submission: ActiveSubmission) -> bool:
         """Queue the submission for its next attempt, at a source still in use; False if there is none."""
@@ -148,10 +153,15 @@ class WaitingAttempts:
         """The attempts that may begin now; calls `still_wanted` before each."""
         return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
 
-    def put_first(self, keys: Collection[SubmissionKey]) -> None:
-        """Let submissions go before all others that have not begun."""
+    def ask_people(self, connection: Connection) -> None:
+        """Let the submissions that people want go first, and the sources that they paused rest; not too often."""
+        if time.monotonic() - self._asked <= _ASKING_SECONDS:
+            return
+        urgent = set(urgent_keys(connection))
         for source in self.sources.values():
-            source.put_first(keys)
+            source.put_first(urgent)
+        self.pause(paused_sources(connection))
+        self._asked = time.monotonic()
 
     def pause(self, paused: Collection[int]) -> None:
         """Begin no attempt at the sources with these ids, which people paused, until they are left out again."""

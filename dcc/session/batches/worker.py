@@ -138,15 +138,15 @@ class _Worker:
             max_unsized=self._settings.max_unsized_bytes,
             on_published=note_published,
         )
-        contents, md5, problems = self._staging.contents(key), "", None
+        path, contents, md5, problems = self._staging.archive(key), self._staging.contents(key), "", None
         if received.is_sent:
-            checked = self._checker.check(received.path, contents, received.md5)
+            checked = self._checker.check(path, contents, received.md5)
             md5 = checked.md5
             if isinstance(checked, CheckedArchive):
                 problems = self._prepare_rows(archive, checked, contents)
         copy, validators = origin_of(archive.hosting), received.validators
         found = WorkerFindings(copy, published, md5, problems, validators, received.is_sent, self._fingerprint)
-        write_bundle(self._bundle, received.path, contents, found)
+        write_bundle(self._bundle, path, contents, found)
 
     def _prepare_rows(
         self, archive: BatchArchive, checked: CheckedArchive, contents: Path

@@ -13,11 +13,11 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, DocumentError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
-from dcc.qc.apply.holding import confirm_held
-from dcc.session.data.data_session import record_results
+from dcc.qc.apply.held_documents import confirm_held
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_problems import confirmed_problem
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, waiting_for_upload
+from dcc.session.data.document_results import record_results
 from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.upload_phase import Uploader, failed_upload

@@ -22,11 +22,14 @@ from dcc.outcomes import LEFT_OUT, STEP_LEFT_OUT, Problem, SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import judge_together
 from dcc.runtime.log_context import logging_about, progress_log
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.document_queries import documents_of, load_documents
+from dcc.session.data.document_results import DocumentResult
 from dcc.session.data.judgement_phase import judge_documents
+from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.quality_control import build_contexts_of, build_overviews_of, update_document_states
+from dcc.session.data.recorder import Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.upload_phase import upload_documents
 from dcc.session.data.withdrawals import record_missed_withdrawals
@@ -77,8 +80,7 @@ def process_data(
     for phase in sorted(_WORK_OF):
         if phase <= until:
             yield from process_phase(work, phase)
-    if work.faults:
-        raise work.faults[0]
+    work.faults.raise_first()
 
 
 def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:

@@ -26,7 +26,7 @@ from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
-from dcc.qc.judging import rejudging
+from dcc.qc.judging import rejudgements
 from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, judge_together, signature_of
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
@@ -38,7 +38,7 @@ from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.batch_plans import Bound, together
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import (
     CountedDocument,
@@ -47,12 +47,15 @@ from dcc.session.data.document_queries import (
     documents_by_id,
     documents_of,
 )
+from dcc.session.data.document_results import DocumentResult
+from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
-from dcc.session.data.upload_order import DueDocument
+from dcc.session.data.recorder import Recorder
+from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.session.data.upload_phase import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
-from dcc.tracker.decisions import quarantine, record_fault, revoke_healed
+from dcc.tracker.decisions import record_fault, revoke_healed
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import JUDGED_FAULTY, JUDGED_WELL, NOT_UPLOADED, UPLOADED
 from dcc.vocabulary import DocumentState
@@ -79,11 +82,12 @@ def judge_documents(work: DataSession) -> Iterator[SubmissionData]:
     basis = current_basis(work)
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     again = _set_back(work, [applied[document.xml_id].id for document in due if document.xml_id in applied], basis)
-    due = _uploaded(work, merged(due, again), applied)
+    all_due = in_order_of_upload({document.xml_id: document for document in (*due, *again)}.values())
+    due = _uploaded(work, all_due, applied)
     if not due:
         return
     task = work.session.start_task(Phase.DATA, f"Check of {count_of(len(due), 'document')}")
-    faults = len(work.faults)
+    faults = len(work.faults.met)
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
     waiting = [CountedDocument(document, applied[document.xml_id]) for document in due]
@@ -103,10 +107,8 @@ def judge_documents(work: DataSession) -> Iterator[SubmissionData]:
         recorder.break_off()
         raise
     work.session.write(lambda connection: revoke_healed(connection, work.author))
-    if work.with_faults:
-        faulty, most = work.with_faults, work.settings.max_faults
-        work.session.write(lambda connection: quarantine(connection, work.session.id, most, faulty))
-    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults))
+    work.faults.quarantine(work.session)
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults.met) > faults))
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> list[DueDocument]:
@@ -124,7 +126,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [document for document in found if work.covers(document.key)]
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
-        run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
+        run_writing(work.qc, lambda connection: rejudgements.mark_for_judging(connection, left))
     counted = work.session.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
     known = {document.stored.id for document in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
@@ -146,7 +148,7 @@ def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Judg
         except NotFoundError as error:
             log.info("%s: %s was not judged: %s", document.key, document.file_name, error)
         except Exception as error:
-            work.note_fault(document.key, document.file_name, error)
+            work.faults.note(f"{document.key}: {document.file_name}", error)
 
 
 def may_be_judged_again(document: DueDocument) -> bool:
@@ -174,13 +176,13 @@ def _to_judge_again(
 
     Without the uploaded ones, and only because of withdrawals of archives in `scope`.
     """
-    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, scope)]
-    touched = set(rejudging.documents_to_judge_again(connection, causes))
-    named = set(rejudging.documents_to_be_judged(connection))
-    named.update(rejudging.documents_of_begun_waivers(connection, waivers))
-    named.update(rejudging.documents_of_lapsed_waivers(connection, today))
-    named.update(rejudging.documents_of_superseded_snapshots(connection))
-    named.update(rejudging.documents_unchecked(connection, not_by=signature))
+    causes = [*uploaded, *rejudgements.withdrawals_to_follow(connection, scope)]
+    touched = set(rejudgements.documents_to_judge_again(connection, causes))
+    named = set(rejudgements.documents_to_be_judged(connection))
+    named.update(rejudgements.documents_of_begun_waivers(connection, waivers))
+    named.update(rejudgements.documents_of_lapsed_waivers(connection, today))
+    named.update(rejudgements.documents_of_superseded_snapshots(connection))
+    named.update(rejudgements.documents_unchecked(connection, not_by=signature))
     return _Again(touched.difference(uploaded), named.difference(uploaded))
 
 
@@ -276,9 +278,9 @@ def _unjudged(one: CountedDocument, reason: Exception) -> DocumentResult:
 
 def _faulty(work: DataSession, one: CountedDocument, error: Exception) -> DocumentResult:
     document = one.due
-    fault = work.note_fault(document.key, document.name.file_name, error)
-    if document.za_id not in work.with_faults:
-        work.with_faults.add(document.za_id)
+    fault = work.faults.note(f"{document.key}: {document.name.file_name}", error)
+    if document.za_id not in work.faults.submissions:
+        work.faults.submissions.add(document.za_id)
         work.session.write(lambda connection: record_fault(connection, document.xml_id, fault))
     return _unjudged(one, fault)
 

@@ -108,8 +108,9 @@ class PreparedFiles:
 class PreparedArchives:
     """Prepares documents that wait to be applied; close it afterwards."""
 
-    def __init__(self, work: DataSession, due: Sequence[DueDocument], files: PreparedFiles) -> None:
-        self._work, self._files, self._basis = work, files, files.basis
+    def __init__(self, work: DataSession, due: Sequence[DueDocument], basis: PreparationBasis) -> None:
+        self._work = work
+        self._files = files = PreparedFiles(work.staging, basis)
         self._parts = _parts(work.staging, due)
         self._being_made: dict[_Part, Future[dict[str, Exception]]] = {}
         self._failed: dict[_Part, dict[str, Exception]] = {}
@@ -122,7 +123,7 @@ class PreparedArchives:
             session_log.info("%d archives that were prepared already are prepared again: %s", len(prepared_again), why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
-            self._processes = WorkerProcesses(number, preparing.begin, self._basis)
+            self._processes = WorkerProcesses(number, preparing.begin, basis)
             for part, archive in to_make.items():
                 self._being_made[part] = self._processes.submit(str(archive.key), preparing.prepare_archive, archive)
 
@@ -148,9 +149,10 @@ class PreparedArchives:
         return prepared
 
     def close(self) -> None:
-        """Stop the processes."""
+        """Stop the processes, and close the files."""
         if self._processes is not None:
             self._processes.stop()
+        self._files.close()
 
     def _made(self, part: _Part, archive: ArchiveToPrepare) -> dict[str, Exception]:
         future = self._being_made.pop(part, None)
@@ -158,7 +160,7 @@ class PreparedArchives:
             return {}
         self._files.forget(part)
         if future is None:
-            return prepare_archive(self._basis, archive)
+            return prepare_archive(self._files.basis, archive)
         while not future.done():
             wait([future], _LOOK_SECONDS)
             self._work.session.raise_if_over()

@@ -19,9 +19,11 @@ from dcc.qc.contexts.builds import documents_behind
 from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_queries import QcDocument, documents_of, load_documents, load_qc_states, load_unfinished
+from dcc.session.data.document_results import DocumentResult
 from dcc.session.data.judgement_phase import GONE
+from dcc.session.data.recorder import Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import Settings
 from dcc.tracker import progress

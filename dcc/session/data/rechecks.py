@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.outcomes import SubmissionKey
-from dcc.qc.apply.holding import check_signature
-from dcc.qc.judging import rejudging
+from dcc.qc.apply.held_documents import check_signature
+from dcc.qc.judging import rejudgements
 from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, standing_documents
 from dcc.session.data.judgement_phase import may_be_judged_again
 from dcc.session.data.upload_order import DueDocument
@@ -48,13 +48,13 @@ def recheck(
 
     def find(connection: Connection) -> list[int]:
         if rule is not None:
-            return rejudging.documents_of_rule(connection, rule, centre)
+            return rejudgements.documents_of_rule(connection, rule, centre)
         return standing_documents(connection, centre)
 
     found = run_reading(qc, lambda connection: documents_by_id(connection, find(connection)))
     chosen = None if keys is None else set(keys)
     wanted = [document for document in found if chosen is None or document.key in chosen]
-    run_writing(qc, lambda connection: rejudging.mark_for_judging(connection, [document.id for document in wanted]))
+    run_writing(qc, lambda connection: rejudgements.mark_for_judging(connection, [document.id for document in wanted]))
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, settings.naming)

@@ -27,7 +27,7 @@ from dcc.outcomes import Problem
 from dcc.phases import Phase
 from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
-from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
+from dcc.qc.apply.held_documents import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
 from dcc.qc.database import update_statistics
@@ -36,10 +36,13 @@ from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.document_queries import QcDocument, documents_of
-from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
+from dcc.session.data.document_results import DocumentResult
+from dcc.session.data.judging_basis import current_basis
+from dcc.session.data.prepared_archives import LARGE, PreparedArchives, basis_of, part_of
+from dcc.session.data.recorder import Recorder
 from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
@@ -177,8 +180,8 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     if not due:
         return
-    work.delegations = work.session.read(load_delegations)
-    held = _held_documents(work, due, applied)
+    delegations = work.session.read(load_delegations)
+    held = _held_documents(work, due, applied, delegations)
     archives_with_held = {document.za_id for document in held.values()}
     not_held = [document for document in due if document.xml_id not in held]
     za_ids = {document.za_id for document in not_held}
@@ -191,8 +194,8 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     if not to_upload:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(to_upload), 'document')}")
-    faults = len(work.faults)
-    upload = _Upload(work, to_upload, applied, archives_with_held, older)
+    faults = len(work.faults.met)
+    upload = _Upload(work, to_upload, applied, archives_with_held, older, delegations)
     try:
         yield from upload.all()
     except QcDatabaseUnreachableError:
@@ -203,11 +206,11 @@ def upload_documents(work: DataSession) -> Iterator[SubmissionData]:
     if sum(document.size_bytes for document in to_upload) >= LARGE:
         update_statistics(work.qc)
     yield from upload.recorder.write()
-    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults or bool(upload.lost)))
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults.met) > faults or bool(upload.lost)))
 
 
 def _held_documents(
-    work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument]
+    work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument], delegations: Delegations
 ) -> dict[int, DueDocument]:
     """The documents that still have to be confirmed, by their `xml_file` ids: no owner has delegated since."""
     held = [
@@ -215,11 +218,13 @@ def _held_documents(
         for document in due
         if document.state == NOT_UPLOADED and document.xml_id in applied and applied[document.xml_id].is_held
     ]
-    delegated = _delegated_since(work, held, applied)
+    delegated = _delegated_since(work, held, applied, delegations)
     return {document.xml_id: document for document in held if document.xml_id not in delegated}
 
 
-def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> set[int]:
+def _delegated_since(
+    work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument], delegations: Delegations
+) -> set[int]:
     """The `xml_file` ids of held documents whose other centres have delegated to the archive's since.
 
     Without those whose archives were replaced on their sources: the new content may be held for another reason.
@@ -237,7 +242,7 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
         for document in held
         if document.za_id not in replaced
         and (others := centres.get(applied[document.xml_id].id))
-        and all(map(work.delegations.rights_of(document.centre).permit, others))
+        and all(map(delegations.rights_of(document.centre).permit, others))
     }
 
 
@@ -270,6 +275,7 @@ class _Upload:
         applied: Mapping[int, QcDocument],
         archives_with_held: set[int],
         older: Mapping[int, OlderArchive],
+        delegations: Delegations,
     ) -> None:
         self._work, self._applied = work, applied
         self._due, self._archives_with_held, self._older = due, archives_with_held, older
@@ -277,18 +283,16 @@ class _Upload:
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
-        self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
-        self.prepared = PreparedArchives(work, due, self._files)
-        self._most_files = MAX_ATTACHED if work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
+        self._prepared = PreparedArchives(work, due, basis_of(current_basis(work), work.qc))
         first_of_batch = run_reading(work.qc, newest_document) + 1
-        self._uploader = Uploader(work.qc, work.settings, work.delegations, first_of_batch)
+        self._uploader = Uploader(work.qc, work.settings, delegations, first_of_batch)
 
     def close(self) -> None:
-        self.prepared.close()
-        self._files.close()
+        self._prepared.close()
 
     def all(self) -> Iterator[SubmissionData]:
-        for group in groups_to_apply(self._due, part_of, self._most_files, self._applied.keys()):
+        most_files = MAX_ATTACHED if self._work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
+        for group in groups_to_apply(self._due, part_of, most_files, self._applied.keys()):
             self._work.session.raise_if_over()
             if _changes_data(group[0]) and group[0].za_id in self._archives_with_held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
@@ -327,7 +331,7 @@ class _Upload:
         readable: dict[DueDocument, PreparedDocument] = {}
         for document in group:
             try:
-                readable[document] = self.prepared.document(document)
+                readable[document] = self._prepared.document(document)
             except STOPPING:
                 raise
             except Exception:
@@ -346,7 +350,7 @@ class _Upload:
         """Apply documents together; if that fails, each by itself, which shows the faulty one."""
         if len(group) > 1 and not any(document.za_id in self.lost for document in group):
             try:
-                return self._uploader.upload(group, [self.prepared.document(document) for document in group])
+                return self._uploader.upload(group, [self._prepared.document(document) for document in group])
             except STOPPING:
                 raise
             except Exception as error:
@@ -361,7 +365,7 @@ class _Upload:
             try:
                 if stored is not None and stored.state is DocumentState.REFUSED:
                     return self._uploader.recall(document, stored.id)
-                (result,) = self._uploader.upload([document], [self.prepared.document(document)])
+                (result,) = self._uploader.upload([document], [self._prepared.document(document)])
             except StagedDocumentLostError as error:
                 self.lost[document.za_id] = str(error)
                 _download_again(self._work, document, error)
@@ -371,7 +375,8 @@ class _Upload:
             except DccError as error:
                 return failed_upload(document, error)
             except Exception as error:
-                return failed_upload(document, self._work.note_fault(document.key, document.name.file_name, error))
+                what = f"{document.key}: {document.name.file_name}"
+                return failed_upload(document, self._work.faults.note(what, error))
             return result
 
 

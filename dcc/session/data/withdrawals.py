@@ -14,9 +14,9 @@ from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import NamingConvention
 from dcc.outcomes import NOTES, SubmissionKey
-from dcc.qc.apply.holding import check_signature
+from dcc.qc.apply.held_documents import check_signature
 from dcc.qc.apply.withdrawal import WithdrawalResult, copies_of, undo_submission
-from dcc.qc.judging import rejudging
+from dcc.qc.judging import rejudgements
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_log import clear_kinds, rewrite_log
 from dcc.session.data.document_queries import (
@@ -154,9 +154,9 @@ def _cancel_waiting(connection: Connection, za_id: int, naming: NamingConvention
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
-    causes = [*document_ids, *rejudging.withdrawals_of(connection, document_ids)]
-    touched = rejudging.documents_to_judge_again(connection, causes)
-    rejudging.mark_for_judging(connection, touched)
+    causes = [*document_ids, *rejudgements.withdrawals_of(connection, document_ids)]
+    touched = rejudgements.documents_to_judge_again(connection, causes)
+    rejudgements.mark_for_judging(connection, touched)
     return documents_by_id(connection, touched)
 
 

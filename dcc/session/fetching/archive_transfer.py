@@ -153,17 +153,16 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedArchive:
-    """A complete archive: its size and checksum equal those of the source, as far as it has them.
+    """A complete archive in staging: its size and checksum equal those of the source, as far as it has them.
 
     `md5` is None, unknown, if the source published none to compare with. `resumed`: its beginning came from an earlier
     attempt. `is_sent`: it is not the one that staging had. `validators`: the server's tag and time of it.
     """
 
-    path: Path
     size_bytes: int
     md5: str | None
-    seconds: float
-    resumed: bool
+    seconds: float = 0.0
+    resumed: bool = False
     is_sent: bool = True
     validators: Validators | None = None
 
@@ -207,18 +206,18 @@ def receive(
                 DownloadSink(staging, key, origin, max_unsized, written, on_bytes) as sink,
             ):
                 validators = _fetch_rest(connection, transfer, sink, offset, earlier, speed_limits)
-                md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
+                if published is not None:
+                    _check_md5(key, staging.part(key), published, is_resumed=offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
             raise
         except NotModified:
             if earlier is None:
                 raise
-            path, size, md5, same = staging.archive(key), earlier.size_bytes, earlier.md5, earlier.validators
-            return ReceivedArchive(path, size, md5, 0.0, resumed=False, is_sent=False, validators=same)
-        path = staging.finish_part(key)
+            return ReceivedArchive(earlier.size_bytes, earlier.md5, is_sent=False, validators=earlier.validators)
+        staging.finish_part(key)
     seconds = time.monotonic() - began
-    return ReceivedArchive(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
+    return ReceivedArchive(sink.received, published, seconds, resumed=offset > 0, validators=validators)
 
 
 def _published_md5(connection: Connection, transfer: Transfer, on_published: Callable[[str], object]) -> str | None:
@@ -339,7 +338,7 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
         )
 
 
-def _checked_md5(key: SubmissionKey, part: Path, published: str, is_resumed: bool) -> str:
+def _check_md5(key: SubmissionKey, part: Path, published: str, *, is_resumed: bool) -> None:
     received = md5_of(part)
     if published != received:
         error = ChecksumMismatchError(
@@ -353,4 +352,3 @@ def _checked_md5(key: SubmissionKey, part: Path, published: str, is_resumed: boo
         )
         error.received, error.is_resumed = received, is_resumed
         raise error
-    return received

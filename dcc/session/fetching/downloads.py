@@ -100,7 +100,6 @@ class SourceDownloads:
         self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._urgent: Collection[SubmissionKey] = ()
         self.is_paused = False
         """Whether no further transfer begins until it is unset: each of the queue ends as one that did not begin."""
         self.given_up = False
@@ -118,13 +117,10 @@ class SourceDownloads:
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; starts another thread once it is of use, up to the source's limit."""
         self._transfers.put(transfer)
-        if transfer.key in self._urgent:
-            self.put_first(self._urgent)
         self._start_thread()
 
     def put_first(self, keys: Collection[SubmissionKey]) -> None:
         """Let the transfers of submissions go before all others, those that are queued later too."""
-        self._urgent = keys
         self._transfers.put_first(lambda transfer: transfer.key in keys)
 
     def _start_thread(self) -> None:
@@ -157,7 +153,7 @@ class SourceDownloads:
         windows = self.address.windows
         return self.given_up or self.is_paused or (windows is not None and not windows.is_open(utc_now()))
 
-    def _note_failure(self, error: Exception, connecting: bool) -> None:
+    def _note_failure(self, error: Exception, *, connecting: bool) -> None:
         # Before the next transfer begins, because a server may lock out an account after repeated refusals.
         if not isinstance(error, SourceError):
             return
@@ -222,7 +218,7 @@ class SourceDownloads:
             connection = self._from_workers.connection(item.key, item.hosting)
         except Exception as error:
             self._tell(TransferStarted(item))
-            self._transfer_failed(item, error, connecting=False)
+            self._transfer_failed(item, error)
             return True
         if connection is None:
             return False
@@ -272,14 +268,16 @@ class SourceDownloads:
         except DownloadsStopped:
             return False
         except Exception as error:
-            self._transfer_failed(transfer, error, connecting=False, begun=slot.received > 0)
+            self._transfer_failed(transfer, error, begun=slot.received > 0)
             return False
         self._failures_in_a_row = 0
         self._tell(TransferCompleted(transfer, received))
         return True
 
-    def _transfer_failed(self, transfer: Transfer, error: Exception, connecting: bool, *, begun: bool = False) -> None:
+    def _transfer_failed(
+        self, transfer: Transfer, error: Exception, *, connecting: bool = False, begun: bool = False
+    ) -> None:
         # Whatever it is, the coordinator must get it: nobody else waits for the thread.
         session_log.info("A download failed: %s", error)
-        self._note_failure(error, connecting)
+        self._note_failure(error, connecting=connecting)
         self._tell(TransferFailed(transfer, error, begun))

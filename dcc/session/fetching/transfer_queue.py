@@ -22,18 +22,20 @@ class TransferQueue(Generic[T]):
         self._waiting: deque[T] = deque()
         self._kept: list[deque[T]] = [deque() for _ in range(workers)]
         self._first: deque[T] = deque()
+        self._goes_first: Callable[[T], bool] = lambda _item: False
         self._stopped = False
         self._changed = threading.Condition()
 
     def put(self, item: T) -> None:
-        """Add an item; first in, first out."""
+        """Add an item; first in, first out, but for those that go before all others."""
         with self._changed:
-            self._waiting.append(item)
+            (self._first if self._goes_first(item) else self._waiting).append(item)
             self._changed.notify()
 
     def put_first(self, is_wanted: Callable[[T], bool]) -> None:
-        """Let items go before all others, reserved or not."""
+        """Let items go before all others, reserved or not, and those that are put later too."""
         with self._changed:
+            self._goes_first = is_wanted
             for items in (*self._kept, self._waiting):
                 if wanted := [item for item in items if is_wanted(item)]:
                     self._first.extend(wanted)

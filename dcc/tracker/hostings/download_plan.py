@@ -322,7 +322,7 @@ def _plans(
     connection: Connection, rows: Mapping[int, Sequence[Any]], *, by_name: bool = False
 ) -> list[PlannedSubmission]:
     """A plan of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
-    known = {za_id: [_hosting(row, by_name) for row in _fetchable(some)] for za_id, some in rows.items()}
+    known = {za_id: [_hosting(row, by_name=by_name) for row in _fetchable(some)] for za_id, some in rows.items()}
     unbound = [
         za_id
         for za_id, hostings in known.items()
@@ -357,7 +357,7 @@ def hosting_of(row: Any, **given: object) -> Hosting:
     return object_of(Hosting, row, id=row.hosting_id, **given)
 
 
-def _hosting(row: Any, by_name: bool) -> Hosting:
+def _hosting(row: Any, *, by_name: bool) -> Hosting:
     same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
     is_bad = row.bad_md5 is not None and same and not by_name
     bad = KnownBadCopy(row.bad_md5, CopyFault(row.bad_reason)) if is_bad else None

@@ -208,7 +208,7 @@ def submission_story(connection: Connection, key: SubmissionKey, *, with_documen
     hosts = tuple(_hosts(connection, [za_id])[za_id])
     # Before the downloads, so that a new one is not the latest without being among them.
     latest_id = next((one.download_id for one in latest_downloads(connection, [za_id])), None)
-    downloads = _downloads(connection, za_id, with_documents)
+    downloads = _downloads(connection, za_id, with_documents=with_documents)
     latest = _with_id(downloads, latest_id)
     # Archives under other actions may have the name, too.
     content = connection.execute(_CONTENT, {"number": latest_id}).one_or_none() or row
@@ -285,7 +285,7 @@ def _hosts(connection: Connection, za_ids: Sequence[int]) -> Mapping[int, list[H
     )
 
 
-def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tuple[DownloadStory, ...]:
+def _downloads(connection: Connection, za_id: int, *, with_documents: bool) -> tuple[DownloadStory, ...]:
     attempted = select(ZipDownload).join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     query = _with_source(attempted).where(FileSourceHasZip.za_id == za_id).order_by(ZipDownload.id)
     rows = connection.execute(query).all()

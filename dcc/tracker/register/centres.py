@@ -152,7 +152,7 @@ def change_centre(connection: Connection, short_name: str, **values: str | None)
         connection.execute(update(Centre).where(Centre.id == centre_id).values(given))
 
 
-def set_centre_active(connection: Connection, short_name: str, active: bool) -> None:
+def set_centre_active(connection: Connection, short_name: str, *, active: bool) -> None:
     """Activate or deactivate a centre: only active centres' sources are crawled. Raises NotFoundError."""
     centre_id = require_centre(connection, short_name)
     connection.execute(update(Centre).where(Centre.id == centre_id).values(is_active=active))

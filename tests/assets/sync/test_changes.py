@@ -14,7 +14,7 @@ from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide_on_contexts
 from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.runtime.clock import utc_now
-from dcc.session.data import data_session
+from dcc.session.data import judging_basis
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.rechecks import recheck
 from dcc.tracker.models import ZipAction
@@ -135,7 +135,7 @@ def put_partly_broken(data: DataInstallation, key: str = ORPHANS, stem: str = "2
 
 def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as away:
-        away.setattr(data_session, "ensure_reference", lambda *_arguments: [])
+        away.setattr(judging_basis, "ensure_reference", lambda *_arguments: [])
         execute_in(shown.data.qc, update(SNAPSHOT).values(is_active=SNAPSHOT.c.name != "projects"))
         recheck(shown.data.tracker, shown.data.qc, shown.data.settings, author="wrangler", reason="Projects are gone.")
         run(shown.data, shown.dagster)

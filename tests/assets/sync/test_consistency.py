@@ -102,6 +102,6 @@ def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data
 
 def _evaluate(instance: DagsterInstance, partition: str, *, passed: bool) -> None:
     """Have the check of the XML schema say something of a partition, in a run of its own."""
-    verdict = CheckVerdict(CHECK_OF_PHASE[Phase.XSD], passed, "", always=True)
+    verdict = CheckVerdict(CHECK_OF_PHASE[Phase.XSD], "", passed=passed, always=True)
     with EventRecorder(instance, RunStep(str(uuid4()), "job", "step")) as recorder:
         recorder.record([PartitionReport(partition, (), (verdict,))])

@@ -13,8 +13,8 @@ from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.archive_phases import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import NOBODY, Listeners, SessionRequest
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
 from dcc_assets.sync.consistency import check_events

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, update
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
 from dcc.qc.apply.document_effect import AppliedDocument
-from dcc.qc.judging import rejudging
+from dcc.qc.judging import rejudgements
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.vocabulary import WaiverEffect
@@ -49,7 +49,7 @@ def on(*specimen_ids: str, name: str = "E1", value: str = "5", **changes: Any) -
 
 def again(qc: Engine, *documents: AppliedDocument | int) -> list[int]:
     ids = [each if isinstance(each, int) else each.document_id for each in documents]
-    return in_reading(qc, rejudging.documents_to_judge_again, ids)
+    return in_reading(qc, rejudgements.documents_to_judge_again, ids)
 
 
 def test_a_specimen_that_arrives_has_those_judged_again_that_missed_it(qc_database: Engine) -> None:
@@ -79,11 +79,11 @@ def test_what_is_beyond_the_recorded_findings_is_judged_again_too(qc_database: E
     assert validity(qc_database) == [False, False, True, False]
     for rule, concerned in (("P9", [missing.document_id]), ("P8", [])):
         made = waive(qc_database, waiver(rule))
-        assert in_reading(qc_database, rejudging.documents_of_rule, rule) == concerned
-        assert in_reading(qc_database, rejudging.documents_of_waiver, made) == concerned
-        assert in_reading(qc_database, rejudging.documents_of_begun_waivers, [made]) == concerned
-    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == []
-    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="7")) == [missing.document_id]
+        assert in_reading(qc_database, rejudgements.documents_of_rule, rule) == concerned
+        assert in_reading(qc_database, rejudgements.documents_of_waiver, made) == concerned
+        assert in_reading(qc_database, rejudgements.documents_of_begun_waivers, [made]) == concerned
+    assert in_reading(qc_database, partial(rejudgements.documents_unchecked, not_by=by.signature)) == []
+    assert in_reading(qc_database, partial(rejudgements.documents_unchecked, not_by="7")) == [missing.document_id]
 
 
 @pytest.mark.parametrize("effect", WaiverEffect)
@@ -100,10 +100,10 @@ def test_the_end_of_a_waiver_of_what_is_beyond_the_recorded_findings_is_noticed(
     document = upload(qc_database, experiments(*faulty))
     assert not judge(qc_database, document, basis(lowered, given, limit=2)).failed
     last, after = date(2026, 12, 31), date(2027, 1, 1)
-    assert in_reading(qc_database, rejudging.documents_of_lapsed_waivers, last) == []
-    assert in_reading(qc_database, rejudging.documents_of_lapsed_waivers, after) == [document.document_id]
+    assert in_reading(qc_database, rejudgements.documents_of_lapsed_waivers, last) == []
+    assert in_reading(qc_database, rejudgements.documents_of_lapsed_waivers, after) == [document.document_id]
     assert judge(qc_database, document, basis(lowered, limit=2)).failed
-    assert in_reading(qc_database, rejudging.documents_of_lapsed_waivers, after) == []
+    assert in_reading(qc_database, rejudgements.documents_of_lapsed_waivers, after) == []
 
 
 def test_a_specimen_of_another_centre_heals_nothing(qc_database: Engine) -> None:
@@ -191,7 +191,7 @@ def test_experiments_of_other_centres_or_animals_and_ones_not_done_are_no_repeat
     first = judged(qc_database, *on("M1"))
     judged(qc_database, *on("M2", name="E2"))
     judged(qc_database, block(centre="J"), *on("M1", name="E3")[1:], centre="J")
-    assert in_reading(qc_database, rejudging.documents_of_rule, "X17") == []
+    assert in_reading(qc_database, rejudgements.documents_of_rule, "X17") == []
     judged(qc_database, *on("M1", name="E4", status_codes=(status("IMPC_PSC_001"),)))
     assert rules_of(judge(qc_database, first)) == []
 
@@ -209,9 +209,9 @@ def test_documents_are_found_by_rule_and_centre(qc_database: Engine) -> None:
     first = judged(qc_database, *on("M1"))
     second = judged(qc_database, block(centre="J"), *on("M1")[1:], centre="J")
     judged(qc_database, *specimens(mutant(specimen_id="M2")))
-    assert in_reading(qc_database, rejudging.documents_of_rule, "E4") == [first.document_id, second.document_id]
-    assert in_reading(qc_database, rejudging.documents_of_rule, "E4", "J") == [second.document_id]
-    assert in_reading(qc_database, rejudging.documents_of_rule, "P9") == []
+    assert in_reading(qc_database, rejudgements.documents_of_rule, "E4") == [first.document_id, second.document_id]
+    assert in_reading(qc_database, rejudgements.documents_of_rule, "E4", "J") == [second.document_id]
+    assert in_reading(qc_database, rejudgements.documents_of_rule, "P9") == []
 
 
 @pytest.fixture
@@ -238,13 +238,13 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
         ({"rule": "P8"}, ()),
     ):
         made = waive(qc_database, waiver(**{"rule": "P9"} | changes))
-        found = in_reading(qc_database, rejudging.documents_of_waiver, made)
-        begun = in_reading(qc_database, rejudging.documents_of_begun_waivers, [made])
+        found = in_reading(qc_database, rejudgements.documents_of_waiver, made)
+        begun = in_reading(qc_database, rejudgements.documents_of_begun_waivers, [made])
         assert found == begun == [document.document_id for document in concerned], changes
         for document in concerned:
             judge(qc_database, document, basis(made))
-        assert in_reading(qc_database, rejudging.documents_of_begun_waivers, [made]) == []
-        assert in_reading(qc_database, rejudging.documents_of_waiver, made) == found
+        assert in_reading(qc_database, rejudgements.documents_of_begun_waivers, [made]) == []
+        assert in_reading(qc_database, rejudgements.documents_of_waiver, made) == found
         for document in concerned:
             judge(qc_database, document)
 
@@ -257,12 +257,12 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     by = basis(reference=ActiveReference(REFERENCE, ids))
     for document_id in (1, 2, 3, 4):
         judge(qc_database, document_id, by)
-    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == []
+    assert in_reading(qc_database, rejudgements.documents_of_superseded_snapshots) == []
     execute_in(qc_database, update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
-    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == with_findings
+    assert in_reading(qc_database, rejudgements.documents_of_superseded_snapshots) == with_findings
     judge(qc_database, faulty[0], replace(by, waivers=(waive(qc_database, waiver("P9")),)))
-    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == with_findings
-    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == []
+    assert in_reading(qc_database, rejudgements.documents_of_superseded_snapshots) == with_findings
+    assert in_reading(qc_database, partial(rejudgements.documents_unchecked, not_by=by.signature)) == []
     judge(qc_database, faulty[0], basis(reference=ActiveReference(replace(REFERENCE, impress=None), {})))
-    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == with_findings[:1]
+    assert in_reading(qc_database, partial(rejudgements.documents_unchecked, not_by=by.signature)) == with_findings[:1]

@@ -17,7 +17,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.archive_phases import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
+from dcc.session.source_crawls import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings

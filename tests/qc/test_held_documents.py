@@ -9,7 +9,7 @@ from dcc.documents.contents import Entity, StatusCode
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.document_effect import AppliedDocument
-from dcc.qc.apply.holding import confirm_held
+from dcc.qc.apply.held_documents import confirm_held
 from dcc.qc.apply.planned_changes import EntityChange, Plan, TouchedContext
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
