@@ -233,6 +233,8 @@ REFUSED: dict[str, list[str]] = {
         ]
         for name, scheme in SERVERS.items()
     },
+    "store": [f"file://{SECRET}/x"],
+    "archive_replicas": [f"sftp://me@h.example{rest}" for rest in (":99999/x", f"/x?{SECRET}", f"/x#{SECRET}")],
     "broker": [
         f"redis://:at@slash/{SECRET}@host:6379/0",
         f"redis://:{SECRET}@[::1/x",
@@ -373,6 +375,14 @@ def test_an_address_that_can_be_one_is_taken(name: str) -> None:
 def test_messages_name_a_server_by_its_host_and_port() -> None:
     assert parse_smtp_url(SecretStr("smtp://[::1]")).label == "smtp://[::1]:25"
     assert parse_webhook(SecretStr("https://h.example/x")).label == "https://h.example:443"
+
+
+def test_a_store_has_one_name_however_it_is_written() -> None:
+    settings = load_settings(store=" S3://bucket/x/ ", store_endpoint="https://h.example:9000/")
+    assert (settings.store, settings.store_endpoint) == ("s3://bucket/x", "https://h.example:9000")
+    assert load_settings(store="file:///x").store == "/x"
+    with pytest.raises(ConfigurationError, match="without a user name or password"):
+        load_settings(store_endpoint="https://me@h.example")
 
 
 def test_e_mail_addresses_may_be_odd() -> None:
