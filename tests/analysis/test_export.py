@@ -171,6 +171,7 @@ def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> N
     undo_documents(filled, [5])
     report = again()
     assert (report.written, report.removed, report.files) == ((), 2, 4)
+    assert json.loads((directory / "_manifest.json").read_text())["unfinished"] == []
     assert {path.name for path in (directory / "centre=H").iterdir()} == FILES
 
 

@@ -106,7 +106,7 @@ def test_a_measurement_on_animals_of_several_genotypes_is_counted_once(
 def test_a_value_that_nobody_knows_is_told_with_the_nearest(settings_of_data: Settings) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"parameter": "IMPC_BWT_001_01"}, f"no parameter 'IMPC_BWT_001_01'. The nearest: {BODY_WEIGHT}"),
-        ({"parameter": [BODY_WEIGHT, "x"]}, "no parameter 'x'."),
+        ({"parameter": [BODY_WEIGHT, "x"]}, "no parameter 'x'. `dcc data parameters` lists all, by words of"),
         ({"procedure": "IMPC_BTW_001"}, "The nearest: IMPC_BWT_001"),
         ({"centre": "h"}, "The nearest: H"),
         ({"centre": "Har"}, "It has H, J. Correct the name"),

@@ -4,6 +4,7 @@ import shlex
 import subprocess
 
 import click
+import pytest
 
 from dcc.cli.shell.parameter_types import VALUES
 from tests.cli.conftest import PROGRAM, Dcc
@@ -61,12 +62,14 @@ def test_values_of_every_kind_are_offered(dcc: Dcc) -> None:
     assert completed(dcc, "rules", "waive", "S1")[:2] == ["S1", "S10"]
     assert completed(dcc, "explain", "host-key-") == ["host-key-unknown", "host-key-changed"]
     assert completed(dcc, "zips", "--status", "f") == ["failed"]
+    assert completed(dcc, "example", "--centre", "") == ["H", "J", "Tcp", "Wtsi"]
     assert "--json" in completed(dcc, "status", "--")
     dcc.environment["DCC_GROUPS"] = "europe=H;asia=J"
     assert completed(dcc, "crawl", "--group", "") == ["europe", "asia"]
 
 
 @only_sqlite
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_without_a_tracker_or_with_a_wrong_setting_nothing_is_offered_and_nothing_said(bare_dcc: Dcc) -> None:
     def offered_for_a_zip() -> str:
         asked = {"_DCC_COMPLETE": "bash_complete", "COMP_WORDS": "dcc show add/", "COMP_CWORD": "2"}

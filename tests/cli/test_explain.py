@@ -33,6 +33,8 @@ def test_every_id_that_causes_have_is_explained(bare_dcc: Dcc) -> None:
         assert entry["id"] == kind
         assert all((entry["meaning"], entry["advice"], entry["who"])), kind
         assert not names_in(entry["meaning"] + entry["advice"]), kind
+        needs = kind in CATALOGUE and CATALOGUE[kind].needs
+        assert ("`dcc reference list` says how old they are" in entry["advice"]) == bool(needs), kind
 
 
 def test_a_link_of_the_document_names_the_file(bare_dcc: Dcc) -> None:
@@ -44,7 +46,7 @@ def test_after_a_phase_or_status_its_submissions_are_suggested(bare_dcc: Dcc) ->
     bare_dcc.environment["DCC_SUGGESTIONS"] = "true"
     for names, suggested in (
         ("data", "dcc zips --phase data"),
-        ("cancelled", "dcc zips --status cancelled"),
+        ("Cancelled", "dcc zips --status cancelled"),
         ("failed data", "dcc zips --phase data --status failed"),
         ("corrupt-archive", "dcc zips --code corrupt-archive"),
         ("finished", "dcc session list"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, InternalFaultError
 from dcc.runtime.processes import environment_without_secrets
 from dcc.runtime.worker_processes import WorkerProcesses
 
@@ -285,6 +285,35 @@ def test_a_process_that_is_killed_before_it_begins_costs_no_task(
     processes = WorkerProcesses(1, len, bytes(10_000_000))
     try:
         assert processes.submit("a.xml", divmod, 3).result() == (3_333_333, 1)
+    finally:
+        processes.stop()
+
+
+class _UnportableError(Exception):
+    """It cannot be sent to another process."""
+
+    def __reduce__(self) -> str:
+        raise TypeError
+
+
+def _fail(_: int) -> None:
+    raise _UnportableError("a fault")
+
+
+def test_what_cannot_be_sent_from_a_process_is_told_as_a_fault() -> None:
+    processes = WorkerProcesses(1, int)
+    try:
+        with pytest.raises(InternalFaultError, match="a fault"):
+            processes.submit("a.xml", _fail).result()
+    finally:
+        processes.stop()
+
+
+def test_that_no_process_can_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/program")
+    processes = WorkerProcesses(1, int)
+    try:
+        assert isinstance(processes.submit("a.xml", divmod, 3).exception(60), FileNotFoundError)
     finally:
         processes.stop()
 

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.store.staging import PartOrigin, Staging
-from dcc.tracker.hostings.hosting import Hosting
+from dcc.tracker.hostings.hosting import CopyFault, Hosting, KnownBadCopy
 from tests.hostile.audited_session import peak_megabytes
 from tests.support.installations import md5
 from tests.support.prepared_processes import FORKED
@@ -49,6 +51,34 @@ class TestReceiving:
         assert connection.checksums == 0
         assert receive_from(connection, with_md5(transfer_of()), staging).md5 == md5(CONTENT)
         assert connection.checksums == 1
+
+    @pytest.mark.parametrize("most", [len(CONTENT), len(CONTENT) - 1])
+    def test_an_archive_of_unknown_size_has_the_bytes_that_it_may_have_and_no_more(
+        self, staging: Staging, most: int
+    ) -> None:
+        is_refused = most < len(CONTENT)
+        with pytest.raises(SizeMismatchError) if is_refused else nullcontext():
+            receive_from(FakeConnection(), transfer_of(None), staging, max_unsized=most)
+        assert staging.archive(KEY).exists() is not is_refused
+
+    @pytest.mark.parametrize(
+        ("fault", "known", "said"),
+        [
+            (CopyFault.DAMAGED, md5(CONTENT), "as it was when it was damaged"),
+            (CopyFault.CHECKSUM, "0" * 32, f"when its MD5 was {'0' * 32}, and the centre still publishes"),
+            (CopyFault.CHECKSUM, md5(CONTENT), None),
+        ],
+        ids=["damaged", "not as published", "as published by now"],
+    )
+    def test_a_copy_that_is_known_to_be_bad_is_not_fetched_again(
+        self, staging: Staging, fault: CopyFault, known: str, said: str | None
+    ) -> None:
+        transfer = with_md5(transfer_of())
+        transfer = replace(transfer, hosting=replace(transfer.hosting, bad=KnownBadCopy(known, fault)))
+        connection = FakeConnection(md5=md5(CONTENT))
+        with nullcontext() if said is None else pytest.raises(ChecksumMismatchError, match=said):
+            receive_from(connection, transfer, staging)
+        assert connection.fetched == ([0] if said is None else [])
 
     def test_an_archive_received_before_stands_until_the_new_one_is_whole(self, staging: Staging) -> None:
         receive_from(FakeConnection(b"old"), transfer_of(3), staging)

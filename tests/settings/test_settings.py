@@ -13,6 +13,7 @@ from dcc.errors import ConfigurationError
 from dcc.naming import NamingConvention
 from dcc.redaction import redacted
 from dcc.settings import NEW_NAMES, Settings, load_settings, warnings_of
+from dcc.settings.recipients import parse_smtp_url, parse_webhook
 from dcc.settings.reference import is_from_source, shown_source
 from dcc.settings.settings_page import settings_page
 from dcc.settings.wanted_values import wanted_value
@@ -206,6 +207,7 @@ MALFORMED_SERVERS = [
     "{scheme}://root:12?{secret}@host/",
     "{scheme}://root:{secret}@at@host/",
     "gopher://root:{secret}@host/",
+    "gopher://host/{secret}",
     "{scheme}:{secret}",
 ]
 SERVERS = {
@@ -231,6 +233,8 @@ REFUSED: dict[str, list[str]] = {
         ]
         for name, scheme in SERVERS.items()
     },
+    "store": [f"file://{SECRET}/x"],
+    "archive_replicas": [f"sftp://me@h.example{rest}" for rest in (":99999/x", f"/x?{SECRET}", f"/x#{SECRET}")],
     "broker": [
         f"redis://:at@slash/{SECRET}@host:6379/0",
         f"redis://:{SECRET}@[::1/x",
@@ -324,7 +328,10 @@ def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_
         ("TRACKER_URL", "mysql://host:99999/db", "port is not between 1 and 65535"),
         ("TRACKER_URL", "sqlite:///:memory:", "a SQLite database in memory"),
         ("TRACKER_URL", "sqlite://host/y.db", "which a SQLite file has not"),
-        *(("NOTIFY_TO", text, "is no e-mail address") for text in ("me@a..b", f"me@{'x' * 64}", "me@[::1", "me@a/b")),
+        *(
+            ("NOTIFY_TO", text, "is no e-mail address")
+            for text in ("me@a..b", f"me@{'x' * 64}", "me@[::1", "me@a/b", "me@g:h")
+        ),
         *(
             (name.upper(), f"{scheme}://u:12/p@h.example/x", "write %40 for it")
             for name, scheme in {**SERVERS, "broker": "redis"}.items()
@@ -365,6 +372,19 @@ def test_an_address_that_can_be_one_is_taken(name: str) -> None:
         assert (taken.get_secret_value() if isinstance(taken, SecretStr) else taken) == url
 
 
+def test_messages_name_a_server_by_its_host_and_port() -> None:
+    assert parse_smtp_url(SecretStr("smtp://[::1]")).label == "smtp://[::1]:25"
+    assert parse_webhook(SecretStr("https://h.example/x")).label == "https://h.example:443"
+
+
+def test_a_store_has_one_name_however_it_is_written() -> None:
+    settings = load_settings(store=" S3://bucket/x/ ", store_endpoint="https://h.example:9000/")
+    assert (settings.store, settings.store_endpoint) == ("s3://bucket/x", "https://h.example:9000")
+    assert load_settings(store="file:///x").store == "/x"
+    with pytest.raises(ConfigurationError, match="without a user name or password"):
+        load_settings(store_endpoint="https://me@h.example")
+
+
 def test_e_mail_addresses_may_be_odd() -> None:
     for text in ("me@[192.0.2.1]", "o'b/x+y=z@a.b", "me@localhost", "wir@mäuse.example"):
         assert load_settings(notify_to=text).notify_addresses == (text,)
@@ -401,6 +421,7 @@ def test_reference_data_come_from_urls_and_paths(monkeypatch: pytest.MonkeyPatch
     ("url", "shown"),
     [
         (f"https://h.example/x.csv?token={SECRET}", r"https://h\.example/x\.csv\?\*\*\*#[0-9a-f]{8}"),
+        ("https://h.example/x.csv?id=0123456789abcdef", r"https://h\.example/x\.csv\?\*\*\*#[0-9a-f]{8}"),
         (f"https://h.example/x.csv?{SECRET}", r"https://h\.example/x\.csv\?\*\*\*#[0-9a-f]{8}"),
         ("https://h.example/x.csv", r"https://h\.example/x\.csv"),
         ("/data/what?/x.csv", r"/data/what\?/x\.csv"),
@@ -415,7 +436,10 @@ def test_what_a_url_of_reference_data_asks_with_is_not_shown(url: str, shown: st
     assert is_from_source("https://h.example/x.csv", "https://h.example/")
     if "?" in url:
         assert not is_from_source(source, f"{url}2")
-        assert SECRET not in redacted(f"Asked {url} and got nothing.")
+    if source != url:
+        token = re.split("[?=]", url)[-1]
+        assert token not in redacted(f"Asked {url} and got nothing.")
+        assert token not in redacted(f"No such token: {token}.")
 
 
 @pytest.mark.parametrize(

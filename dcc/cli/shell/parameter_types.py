@@ -123,15 +123,14 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
     from dcc.naming import Action
     from dcc.tracker.models import ZipAction, ZipFile
 
-    typed, slash, name = incomplete.partition("/")
-    actions = [action for action in Action if (action == typed if slash else action.startswith(typed))]
+    name = incomplete.partition("/")[2]
     queries = {
         action: select(ZipFile.file_name)
         .join(ZipAction, ZipAction.zip_id == ZipFile.id)
         .where(ZipAction.todo_id == action, ZipFile.file_name.startswith(name, autoescape=True))
         .order_by(ZipFile.file_name)
         .limit(MAX_VALUES)
-        for action in actions
+        for action in Action
     }
     with reading_tracker() as connection:
         return [f"{action}/{found}" for action, query in queries.items() for found in connection.scalars(query)]
