@@ -95,7 +95,10 @@ def _checks(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
         if evaluation.passed:
             yield WatchedState(subject, label)
         else:
-            yield _failing(subject, label, str(number), str(evaluation.metadata["message"].value))
+            # A person can report a check without one, through Dagster.
+            told = evaluation.metadata.get("message")
+            reason = Message(mark("It failed: see its page in Dagster.")) if told is None else str(told.value)
+            yield _failing(subject, label, str(number), reason)
 
 
 def _failing(subject: str, label: Message, since: str, reason: Message | str) -> WatchedState:

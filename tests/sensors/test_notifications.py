@@ -157,8 +157,16 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
     assert subjects(server) == ["DCC: Back to normal: archive store"]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"message": dg.MetadataValue.text("It is 40 days old.")}, "It is 40 days old."),
+        # Somebody reported it through Dagster.
+        ({}, "It failed: see its page in Dagster."),
+    ],
+)
 def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
-    server: MailServerForTests, instance: dg.DagsterInstance
+    server: MailServerForTests, instance: dg.DagsterInstance, metadata: dict[str, dg.MetadataValue], said: str
 ) -> None:
     check = next(iter(REFERENCE_FRESH.values()))
 
@@ -169,7 +177,7 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
                 check_name=check.name,
                 passed=passed,
                 severity=dg.AssetCheckSeverity.ERROR,
-                metadata={"message": dg.MetadataValue.text("It is 40 days old.")},
+                metadata=metadata,
             )
         )
 
@@ -180,7 +188,7 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
     assert f"Outage: the check {check.name} of" in message["Subject"]
     body = message.get_body(("plain",))
     assert body is not None
-    assert "It is 40 days old." in body.get_content()
+    assert said in body.get_content()
     server.received.clear()
     instance.report_dagster_event(
         dg.DagsterEvent(
