@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError, SessionActiveError
@@ -243,34 +243,38 @@ def finish_session(connection: Connection, session_id: int, broke_off: EndReason
     is_cancelled = broke_off in (EndReason.STOPPED, EndReason.TIME_LIMIT)
     if broke_off is not None:
         end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
-    of_session = SessionTask.session_id == session_id
-    connection.execute(
-        update(SessionTask)
-        .where(of_session, SessionTask.finish_time.is_(None))
-        .values(
-            finish_time=now,
-            status=int(TaskStatus.CANCELLED if is_cancelled else TaskStatus.FAILED),
-            comment=func.substr(SessionTask.comment + (f": {why}" if why else ""), 1, COMMENT_LENGTH),
-        )
-    )
-    failed, worst = connection.execute(
-        select(func.min(SessionTask.phase_id), func.max(SessionTask.status)).where(
-            of_session, SessionTask.status != int(TaskStatus.SUCCEEDED)
-        )
-    ).one()
+    given = {"session": session_id, "now": now}
+    cut_short = int(TaskStatus.CANCELLED if is_cancelled else TaskStatus.FAILED)
+    connection.execute(_END_OF_TASKS, given | {"ended": cut_short, "why": f": {why}" if why else ""})
+    failed, worst = connection.execute(_FAILED_TASKS, given).one()
     reached = failed or (Phase.DOWNLOAD if broke_off else SessionStatus.SUCCEEDED)
     status = int(SessionStatus.CANCELLED if is_cancelled else reached)
     reason = broke_off
     if reason is None:
         by_tasks = EndReason.DISK if worst == TaskStatus.LACKED_ROOM else EndReason.FAULTS
         reason = EndReason.FINISHED if failed is None else by_tasks
-    connection.execute(
-        update(CrawlingSession)
-        .where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None))
-        .values(finish_time=now, status=status, end_reason=reason.value)
-    )
+    connection.execute(_END_OF_SESSION, given | {"ended": status, "reason": reason.value})
     record_statistics(connection, session_id)
     return reason
+
+
+_END_OF_TASKS: Final = (
+    update(SessionTask)
+    .where(SessionTask.session_id == bindparam("session"), SessionTask.finish_time.is_(None))
+    .values(
+        finish_time=bindparam("now"),
+        status=bindparam("ended"),
+        comment=func.substr(SessionTask.comment + bindparam("why"), 1, COMMENT_LENGTH),
+    )
+)
+_FAILED_TASKS: Final = select(func.min(SessionTask.phase_id), func.max(SessionTask.status)).where(
+    SessionTask.session_id == bindparam("session"), SessionTask.status != int(TaskStatus.SUCCEEDED)
+)
+_END_OF_SESSION: Final = (
+    update(CrawlingSession)
+    .where(CrawlingSession.id == bindparam("session"), CrawlingSession.finish_time.is_(None))
+    .values(finish_time=bindparam("now"), status=bindparam("ended"), end_reason=bindparam("reason"))
+)
 
 
 def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]]) -> dict[int, Lease]:
