@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, delete, func, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.databases.transactions import insert_rows
@@ -130,14 +130,14 @@ def record_statistics(connection: Connection, session_id: int) -> None:
     insert_rows(connection, SessionStatistics, rows)
 
 
-_SESSION: Final = bindparam("session")
+_SESSION: Final[BindParameter[Any]] = bindparam("session")
 _SOURCE: Final = FileSourceHasZip.file_source_id
 _LATEST: Final = newest_downloads(numbers_in("submissions"))
 _ARCHIVES: Final = (
     select(_SOURCE).join(ZipDownload).join(_LATEST, _LATEST.c.download_id == ZipDownload.id).group_by(_SOURCE)
 )
 _DOCUMENTS: Final = _ARCHIVES.join(XmlFile)
-_COUNTS: Final[Sequence[Select[Any]]] = (
+_COUNTS: Final[Sequence[Select[*tuple[Any, ...]]]] = (
     select(_SOURCE, func.count().label("fetched"), func.sum(ZipDownload.downloaded_size_bytes).label("bytes"))
     .join(ZipDownload)
     .where(ZipDownload.session_id == _SESSION, ZipDownload.outcome == AttemptOutcome.FINISHED.value)

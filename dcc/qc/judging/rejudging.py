@@ -12,7 +12,19 @@ from datetime import date, datetime, time
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+)
 
 from dcc.databases.list_parameters import IDS, change_rows, rows_about, rows_with, sorted_chunks
 from dcc.qc.apply.versions import is_lifetime_of
@@ -43,7 +55,7 @@ _APPLIED: Final = has_state(DocumentState.APPLIED)
 _STANDS: Final = and_(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_not(None))
 _ABOUT_SPECIMENS: Final = select(FINDING.c.id).where(FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
 _MORE: Final = select(FINDING.c.id).where(FINDING.c.rule == MORE_RULE, FINDING.c.is_active).limit(1)
-_DOCUMENTS: Final = bindparam("documents", expanding=True)
+_DOCUMENTS: Final[BindParameter[Any]] = bindparam("documents", expanding=True)
 _WITHDRAWALS: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(_DOCUMENTS), _IS_UNDO)
 _STANDING: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(IDS), _STANDS)
 
