@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
+from dcc.databases.list_parameters import IDS
 from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError, SessionActiveError
 from dcc.messages import Message, mark, message
@@ -40,6 +41,14 @@ _ENDING_SECONDS: Final = 60
 """How long a process may still be busy after the end of its session."""
 _LOCK: Final = SessionLock.__table__
 _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
+_OWN_LOCKS: Final = _LOCKS.where(_LOCK.c.id.in_(IDS)).with_for_update()
+_HOLD: Final = (
+    update(_LOCK)
+    .where(_LOCK.c.id == bindparam("lock"))
+    .values(acquired=func.current_timestamp(), heartbeat=func.current_timestamp())
+)
+"""The columns of its parameters are changed, too."""
+_BEGAN: Final = select(CrawlingSession.start_time).where(CrawlingSession.id == bindparam("session"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +182,7 @@ def acquire_lease(
         group = leases[resumed].group
     own = [lock_id for lock_id, lease in leases.items() if lease.shares_centres_with(group)]
     # A process that was taken for dead may be writing: its renewals up to then count.
-    certain = connection.execute(_LOCKS.where(_LOCK.c.id.in_(own)).with_for_update()).all() if own else []
+    certain = connection.execute(_OWN_LOCKS, {"ids": own}).all() if own else []
     dead, left_open = [], []
     for lock_id, lease in _leases(connection, settings, certain).items():
         if lease.is_active:
@@ -194,8 +203,8 @@ def acquire_lease(
     else:
         lock_id, session_id = resumed, leases[resumed].session
     _hold(connection, lock_id, session_id, holder)
-    session = connection.execute(select(CrawlingSession.start_time).where(CrawlingSession.id == session_id))
-    return AcquiredSession(session_id, session.scalar_one(), group, lock_id, tuple(dead), tuple(left_open))
+    began = connection.execute(_BEGAN, {"session": session_id}).scalar_one()
+    return AcquiredSession(session_id, began, group, lock_id, tuple(dead), tuple(left_open))
 
 
 def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[int], taken: Collection[int]) -> int:
@@ -212,19 +221,8 @@ def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[
 
 def _hold(connection: Connection, lock_id: int, session_id: int, holder: str) -> None:
     process = Process.this()
-    connection.execute(
-        update(_LOCK)
-        .where(_LOCK.c.id == lock_id)
-        .values(
-            session_id=session_id,
-            holder=holder,
-            host=process.host,
-            pid=process.pid,
-            pid_started=process.started,
-            acquired=func.current_timestamp(),
-            heartbeat=func.current_timestamp(),
-        )
-    )
+    taken = {"session_id": session_id, "holder": holder, "host": process.host, "pid": process.pid}
+    connection.execute(_HOLD, {"lock": lock_id, "pid_started": process.started, **taken})
 
 
 def start_columns() -> dict[str, object]:
