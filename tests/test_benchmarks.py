@@ -33,10 +33,10 @@ SESSION_TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
 
 @pytest.fixture
 def forked_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of the platform's own rules are timed in processes that begin at once."""
+    """Sessions of the platform's own rules, and replays, are timed in processes that begin at once."""
 
     def timed_fork(command: Sequence[str], *, log: Path, environment: Mapping[str, str], expected: int = 0) -> Timing:
-        if command[1] != "crawl" or environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
+        if command[1] not in ("crawl", "replay") or environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
             return timed(command, log=log, environment=environment, expected=expected)
         began = time.perf_counter()
         assert run_dcc(command[1:], log.parent, environment, log, log) == expected, log.read_text("utf-8")

@@ -19,7 +19,7 @@ from dcc.tracker.queries.state_counts import StateCount, count_documents, count_
 from tests.support.asking import count_in
 from tests.support.sent_statements import sent_statements
 
-_STATEMENTS = 137
+_STATEMENTS = 131
 """How many statements a session with nothing new takes in both databases, as counted over 100 known archives."""
 
 

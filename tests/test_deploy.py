@@ -23,11 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import kubernetes
 import pytest
-import redis
 import yaml
-from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
 from sqlalchemy import make_url
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -291,6 +288,8 @@ def _settings_of_secrets(folder: Path, secrets: list[dict[str, str]]) -> dict[st
 
 @pytest.mark.servers
 def test_the_broker_takes_its_configuration_and_asks_for_its_password(secrets: Path, tmp_path: Path) -> None:
+    import redis
+
     port = free_port()
     command = [server_program("redis-server"), str(secrets / "redis_conf"), "--port", str(port), "--dir", str(tmp_path)]
     url = make_url((secrets / "dcc_broker").read_text("utf-8"))
@@ -555,6 +554,10 @@ def _pods(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_chart_makes_objects_that_kubernetes_knows() -> None:
+    # Here, as every process of the run would wait for it, and for the broker's client.
+    import kubernetes
+    from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
+
     kinds = set()
     for one in _chart(VALUES):
         model = getattr(kubernetes.client, f"V1{one['kind']}")

@@ -55,10 +55,18 @@ def sorted_chunks(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[lis
         yield ordered[start : start + at_once]
 
 
-def rows_about(connection: Connection, statement: Select[*tuple[Any, ...]], items: Iterable[Any]) -> Iterator[Any]:
-    """The rows of a statement about `IDS`, for any number of numbers or texts."""
+@lru_cache(maxsize=200)
+def narrowed(statement: Select[*tuple[Any, ...]], *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """A statement with further conditions, which is made once: all of them must be constants."""
+    return statement.where(*conditions)
+
+
+def rows_about(
+    connection: Connection, statement: Select[*tuple[Any, ...]], items: Iterable[Any], **given: object
+) -> Iterator[Any]:
+    """The rows of a statement about `IDS`, for any number of numbers or texts; `given` are its other parameters."""
     for some in sorted_chunks(items, _LISTED):
-        yield from connection.execute(statement, {"ids": some})
+        yield from connection.execute(statement, {"ids": some, **given})
 
 
 def rows_with(

@@ -294,7 +294,8 @@ def insert_rows(
 
 def _insert_numbered(connection: Connection, table: Table, rows: list[dict[str, object]]) -> list[int]:
     # SQLite has one writer at a time, so the ids can be given here: those after the last ever given.
-    connection.execute(_TAKE_WRITE_LOCK)
+    if not connection.get_execution_options().get(WRITES):
+        connection.execute(_TAKE_WRITE_LOCK)
     last = connection.execute(_LAST_ID, {"table": table.name}).scalar() or 0
     ids = list(range(last + 1, last + 1 + len(rows)))
     for row, row_id in zip(rows, ids, strict=True):
@@ -304,7 +305,7 @@ def _insert_numbered(connection: Connection, table: Table, rows: list[dict[str, 
 
 
 _LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
-# No effect inside a write transaction; a transaction that began as a reader is refused here, before ids are given.
+# A transaction that began as a reader is refused here, before ids are given.
 _TAKE_WRITE_LOCK = text("DELETE FROM write_receipt WHERE 0")
 
 

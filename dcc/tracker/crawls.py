@@ -5,13 +5,14 @@ Every query is a fixed number of statements, for any number of archives. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
+from dcc.databases.list_parameters import IDS
 from dcc.errors import NotFoundError
 from dcc.messages import Message, mark, message, message_from_json
 from dcc.outcomes import CrawlCounts, CrawlOutcome, EndReason, Problem
@@ -159,11 +160,11 @@ def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = Non
     latest = select(func.max(SourceCrawlRow.id)).group_by(SourceCrawlRow.file_source_id)
     if sources is not None:
         latest = latest.where(SourceCrawlRow.file_source_id.in_(sources))
-    return {crawl.source: crawl for crawl in _crawls(connection, SourceCrawlRow.id.in_(latest))}
+    found = connection.execute(_CRAWLS.where(SourceCrawlRow.id.in_(latest)))
+    return {crawl.source: crawl for crawl in _crawls(found)}
 
 
-def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[CrawlEntry]:
-    query = select(SourceCrawlRow.__table__, KIND).outerjoin(AnException).where(condition).order_by(SourceCrawlRow.id)
+def _crawls(rows: Iterable[Any]) -> list[CrawlEntry]:
     return [
         object_of(
             CrawlEntry,
@@ -176,7 +177,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
             finished=row.finish_time,
             new=row.new_zips,
         )
-        for row in connection.execute(query)
+        for row in rows
     ]
 
 
@@ -255,15 +256,12 @@ def list_sessions(
     connection: Connection, *, ids: Sequence[int] | None = None, limit: int | None = None
 ) -> list[SessionEntry]:
     """Crawling sessions, newest first: those of `ids`, and at most `limit` of them."""
-    query = select(CrawlingSession.__table__).order_by(CrawlingSession.id.desc())
-    if ids is not None:
-        query = query.where(CrawlingSession.id.in_(ids))
-    rows = connection.execute(query.limit(limit)).all()
-    shown = [row.id for row in rows]
+    query = _SESSIONS if ids is None else _SESSIONS_OF_IDS
+    rows = connection.execute(query if limit is None else query.limit(limit), {"ids": ids}).all()
+    shown = {"ids": [row.id for row in rows]}
     opened = _open_sessions(connection)
-    of_tasks = select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
-    tasks = group_pairs((row.session_id, _task(row)) for row in connection.execute(of_tasks))
-    crawls = group_pairs((one.session, one) for one in _crawls(connection, SourceCrawlRow.session_id.in_(shown)))
+    tasks = group_pairs((row.session_id, _task(row)) for row in connection.execute(_TASKS, shown))
+    crawls = group_pairs((one.session, one) for one in _crawls(connection.execute(_CRAWLS_OF_SESSIONS, shown)))
     return [
         SessionEntry(
             id=row.id,
@@ -278,6 +276,13 @@ def list_sessions(
         )
         for row in rows
     ]
+
+
+_SESSIONS: Final = select(CrawlingSession.__table__).order_by(CrawlingSession.id.desc())
+_SESSIONS_OF_IDS: Final = _SESSIONS.where(CrawlingSession.id.in_(IDS))
+_TASKS: Final = select(SessionTask).where(SessionTask.session_id.in_(IDS)).order_by(SessionTask.id)
+_CRAWLS: Final = select(SourceCrawlRow.__table__, KIND).outerjoin(AnException).order_by(SourceCrawlRow.id)
+_CRAWLS_OF_SESSIONS: Final = _CRAWLS.where(SourceCrawlRow.session_id.in_(IDS))
 
 
 def _task(row: Any) -> TaskEntry:
@@ -305,13 +310,13 @@ def list_open_sessions(connection: Connection) -> list[SessionEntry]:
 
 def _open_sessions(connection: Connection) -> dict[int, bool | None]:
     """The open sessions, and whether a process has it (True), none (False), or one that died (None)."""
-    lock = SessionLock.__table__
     found: dict[int, bool | None] = {}
-    for row in connection.execute(select(lock).where(lock.c.session_id.is_not(None))):
+    for row in connection.execute(_TAKEN_LOCKS):
         is_gone = row.holder is not None and Process(row.host, row.pid, row.pid_started).is_gone
         found[row.session_id] = None if is_gone else row.holder is not None
     return found
 
 
+_TAKEN_LOCKS: Final = select(SessionLock.__table__).where(SessionLock.session_id.is_not(None))
 _WITHOUT_END: Final = {True: "active", False: "open", None: EndReason.DIED.value}
 """The outcome of a session that has not ended: by whether a process has it, none, or one that died."""

@@ -16,7 +16,20 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
@@ -136,10 +149,18 @@ def record_decisions(
 
 def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind, by: str) -> None:
     """Revoke the decisions of some kinds that are in force for submissions."""
-    ended = {"revoked": utc_now(), "revoked_by": by}
-    of_kinds = ZipDecision.kind.in_([kind.value for kind in kinds])
-    in_force = ZipDecision.za_id.in_(IDS), of_kinds, ZipDecision.revoked.is_(None)
-    change_about(connection, update(ZipDecision).where(*in_force).values(ended), za_ids)
+    change_about(connection, _REVOCATION, za_ids, kinds=[kind.value for kind in kinds], now=utc_now(), by=by)
+
+
+_REVOCATION: Final = (
+    update(ZipDecision)
+    .where(
+        ZipDecision.za_id.in_(IDS),
+        ZipDecision.kind.in_(bindparam("kinds", expanding=True)),
+        ZipDecision.revoked.is_(None),
+    )
+    .values(revoked=bindparam("now"), revoked_by=bindparam("by"))
+)
 
 
 def revoke_healed(connection: Connection, by: str) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, delete, func, select
 
+from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.databases.transactions import insert_rows
 from dcc.messages import count_of
 from dcc.outcomes import AttemptOutcome
@@ -29,7 +30,7 @@ from dcc.tracker.models import (
     ZipDownload,
 )
 from dcc.tracker.problems import FAILS_DOCUMENT
-from dcc.tracker.queries.session_submissions import session_submission_ids
+from dcc.tracker.queries.session_submissions import touched_submissions
 from dcc.tracker.submission_rows import newest_downloads
 
 
@@ -116,45 +117,49 @@ def record_statistics(connection: Connection, session_id: int) -> None:
     for crawl in session.crawls:
         counts[crawl.source]["listed"] += crawl.listed
         counts[crawl.source]["failed"] += crawl.refused
-    for query in _counts(connection, session):
+    given = {"session": session_id, "submissions": as_json(touched_submissions(connection, session))}
+    for query in _COUNTS:
         names = list(query.selected_columns.keys())[1:]
-        for source, *numbers in connection.execute(query):
+        for source, *numbers in connection.execute(query, given):
             for name, number in zip(names, numbers, strict=True):
                 counts[source][name] += int(number or 0)
-    spans = (
-        select(FileSourceHasZip.file_source_id, func.min(ZipDownload.request), func.max(ZipDownload.received))
-        .join(ZipDownload)
-        .where(ZipDownload.session_id == session.id)
-        .group_by(FileSourceHasZip.file_source_id)
-    )
-    for source, first, last in connection.execute(spans):
+    for source, first, last in connection.execute(_SPANS, given):
         counts[source]["seconds"] = max(int((last - first).total_seconds()), 0)
     connection.execute(delete(SessionStatistics).where(SessionStatistics.session_id == session_id))
     rows = [{"session_id": session_id, "file_source_id": source, **found} for source, found in sorted(counts.items())]
     insert_rows(connection, SessionStatistics, rows)
 
 
-def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
-    """Queries of a source's id and numbers, which are named as in `MEASURES`."""
-    source = FileSourceHasZip.file_source_id
-    latest = newest_downloads(session_submission_ids(connection, session))
-    archives = select(source).join(ZipDownload).join(latest, latest.c.download_id == ZipDownload.id).group_by(source)
-    documents = archives.join(XmlFile)
-    return [
-        select(source, func.count().label("fetched"), func.sum(ZipDownload.downloaded_size_bytes).label("bytes"))
-        .join(ZipDownload)
-        .where(ZipDownload.session_id == session.id, ZipDownload.outcome == AttemptOutcome.FINISHED.value)
-        .group_by(source),
-        archives.join(ZipAction, ZipAction.id == latest.c.za_id)
-        .where(ZipAction.status_id == Status.FAILED)
-        .add_columns(func.count().label("failed")),
-        documents.add_columns(func.count().label("documents")),
-        documents.join(XmlLog)
-        .join(AnException)
-        .where(XmlLog.cleared.is_(None), XmlFile.status_id == Status.FAILED)
-        .where(FAILS_DOCUMENT)
-        .add_columns(func.count().label("findings")),
-        select(CrawlFinding.file_source_id, func.count().label("findings"))
-        .where(CrawlFinding.session_id == session.id)
-        .group_by(CrawlFinding.file_source_id),
-    ]
+_SESSION: Final[BindParameter[Any]] = bindparam("session")
+_SOURCE: Final = FileSourceHasZip.file_source_id
+_LATEST: Final = newest_downloads(numbers_in("submissions"))
+_ARCHIVES: Final = (
+    select(_SOURCE).join(ZipDownload).join(_LATEST, _LATEST.c.download_id == ZipDownload.id).group_by(_SOURCE)
+)
+_DOCUMENTS: Final = _ARCHIVES.join(XmlFile)
+_COUNTS: Final[Sequence[Select[*tuple[Any, ...]]]] = (
+    select(_SOURCE, func.count().label("fetched"), func.sum(ZipDownload.downloaded_size_bytes).label("bytes"))
+    .join(ZipDownload)
+    .where(ZipDownload.session_id == _SESSION, ZipDownload.outcome == AttemptOutcome.FINISHED.value)
+    .group_by(_SOURCE),
+    _ARCHIVES.join(ZipAction, ZipAction.id == _LATEST.c.za_id)
+    .where(ZipAction.status_id == Status.FAILED)
+    .add_columns(func.count().label("failed")),
+    _DOCUMENTS.add_columns(func.count().label("documents")),
+    _DOCUMENTS.join(XmlLog)
+    .join(AnException)
+    .where(XmlLog.cleared.is_(None), XmlFile.status_id == Status.FAILED)
+    .where(FAILS_DOCUMENT)
+    .add_columns(func.count().label("findings")),
+    select(CrawlFinding.file_source_id, func.count().label("findings"))
+    .where(CrawlFinding.session_id == _SESSION)
+    .group_by(CrawlFinding.file_source_id),
+)
+"""Queries of a source's id and numbers, which are named as in `MEASURES`; of a session and its submissions."""
+_SPANS: Final = (
+    select(_SOURCE, func.min(ZipDownload.request), func.max(ZipDownload.received))
+    .join(ZipDownload)
+    .where(ZipDownload.session_id == _SESSION)
+    .group_by(_SOURCE)
+)
+"""When a session's first download from each source began, and when its last one ended."""

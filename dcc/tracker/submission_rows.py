@@ -220,6 +220,11 @@ def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
     return ZipAction.zip_id.in_(select(ZipFile.id).where(ZipFile.centre_id.in_(own)))
 
 
+def of_names_in(query: Select[*tuple[Any, ...]], centres: Collection[str] | None) -> Select[*tuple[Any, ...]]:
+    """The submissions of a query whose archive's name has one of the centres; for None the query as it is."""
+    return query if centres is None else query.where(named_after(centres))
+
+
 def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     """Condition on a download: it had an archive's bytes, and was not given up before they were judged."""
     given_up = and_(download.status_id == Status.CANCELLED, download.phase_id <= Phase.XSD)

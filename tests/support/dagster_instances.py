@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from dcc_dagster.dagster_database import init_dagster_database, open_dagster_dat
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
+from dcc_resources.session import SessionResource
 from tests.support.data_installations import DataInstallation
 from tests.support.environments import of_installation
 from tests.support.installations import Installation
@@ -43,9 +45,17 @@ ONLY_OF_SESSIONS = set(_OF_SESSIONS.split(", "))
 """Metadata that are not recorded, or not as exactly."""
 
 
+@cache
+def _resources() -> Mapping[str, Any]:
+    """Those of the code location, which makes them once too."""
+    return platform_resources()
+
+
 def looked(automation: SensorDefinition | ScheduleDefinition, instance: DagsterInstance | None = None) -> Any:
-    """What a sensor or schedule answers to one look, with the resources of the code location."""
-    resources = dict(platform_resources())
+    """What a sensor or schedule answers to one look, with those resources of the code location that it asks for."""
+    needed = automation.required_resource_keys
+    # That of sessions takes its values from the others.
+    resources = {name: one for name, one in _resources().items() if name in needed or SessionResource.key in needed}
     if isinstance(automation, SensorDefinition):
         with build_sensor_context(instance=instance, resources=resources) as looking:
             return automation(looking)

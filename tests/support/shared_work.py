@@ -1,4 +1,7 @@
-"""What every test would do anew is done once a test process: statements are compiled, Dagster's migrations are read."""
+"""What every test would do anew is done once a test process.
+
+Statements are compiled, Dagster's migrations are read, and its schemas of the platform's resources are made.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +10,9 @@ from weakref import WeakKeyDictionary
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from dagster import Config as Configurable
+from dagster import Field
+from dagster._config.pythonic_config import resource
 from sqlalchemy import Engine
 from sqlalchemy.engine import Dialect
 from sqlalchemy.util import LRUCache
@@ -71,4 +77,23 @@ def shared_migrations() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", staticmethod(read_once))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_schemas() -> Iterator[None]:
+    """Have all resources of a class share what its fields may be: each look of a sensor would make them anew."""
+    infer = resource.infer_schema_from_config_class
+    known: dict[tuple[type, frozenset[str]], Field] = {}
+
+    def infer_once(kind: type[Configurable], fields_to_omit: set[str], **more: Any) -> Field:
+        if more:
+            return infer(kind, fields_to_omit=fields_to_omit, **more)
+        key = kind, frozenset(fields_to_omit)
+        if key not in known:
+            known[key] = infer(kind, fields_to_omit=fields_to_omit)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resource, "infer_schema_from_config_class", infer_once)
         yield

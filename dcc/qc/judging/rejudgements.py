@@ -7,14 +7,26 @@ documents that were judged before are returned; the others wait for it anyway.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+)
 
-from dcc.databases.list_parameters import change_rows, rows_with, sorted_chunks
+from dcc.databases.list_parameters import IDS, change_rows, rows_about, rows_with, sorted_chunks
 from dcc.qc.apply.versions import is_lifetime_of
 from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
@@ -43,7 +55,9 @@ _APPLIED: Final = has_state(DocumentState.APPLIED)
 _STANDS: Final = and_(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_not(None))
 _ABOUT_SPECIMENS: Final = select(FINDING.c.id).where(FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
 _MORE: Final = select(FINDING.c.id).where(FINDING.c.rule == MORE_RULE, FINDING.c.is_active).limit(1)
-_WITHDRAWALS: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(bindparam("documents", expanding=True)), _IS_UNDO)
+_DOCUMENTS: Final[BindParameter[Any]] = bindparam("documents", expanding=True)
+_WITHDRAWALS: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(_DOCUMENTS), _IS_UNDO)
+_STANDING: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(IDS), _STANDS)
 
 
 def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
@@ -60,22 +74,29 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     unrecorded = connection.scalar(_MORE) is not None
     about_specimens = unrecorded or connection.scalar(_ABOUT_SPECIMENS) is not None
     for chunk in sorted_chunks(set(document_ids)):
-        for statement in _touched_by(chunk, about_specimens=about_specimens, unrecorded=unrecorded):
-            found.update(connection.scalars(statement))
+        given = {"documents": chunk, "first": chunk[0], "last": chunk[-1]}
+        for statement in _touched_by(about_specimens=about_specimens, unrecorded=unrecorded):
+            found.update(connection.scalars(statement, given))
         # Others open versions of their own.
         withdrawals = connection.scalars(_WITHDRAWALS, {"documents": chunk}).all()
         for kind, table in ENTITY_TABLES.items() if withdrawals else ():
             brought_back = _versions(kind, table).where(LIFETIME.c.opened_by.in_(withdrawals))
             found.update(connection.scalars(brought_back))
-    standing = select(DOCUMENT.c.id).where(_STANDS)
-    return sorted(row.id for row in rows_with(connection, standing, DOCUMENT.c.id, found - set(document_ids)))
+    return sorted(row.id for row in rows_about(connection, _STANDING, found - set(document_ids)))
 
 
-def _touched_by(ids: list[int], *, about_specimens: bool, unrecorded: bool) -> Iterator[Select[Any]]:
+@lru_cache(maxsize=4)
+def _touched_by(*, about_specimens: bool, unrecorded: bool) -> Sequence[Select[Any]]:
+    """Queries of the documents that must be judged again because of `documents`, from the `first` to the `last`."""
+    return tuple(_touched(about_specimens=about_specimens, unrecorded=unrecorded))
+
+
+def _touched(*, about_specimens: bool, unrecorded: bool) -> Iterator[Select[Any]]:
     has_finding = partial(_has_finding, unrecorded=unrecorded)
     for side in ("opened_by", "ended_by"):
         # MariaDB uses an index with many nulls for a range only.
-        touched = LIFETIME.c[side].between(ids[0], ids[-1]) & LIFETIME.c[side].in_(ids)
+        between = LIFETIME.c[side].between(bindparam("first"), bindparam("last"))
+        touched = between & LIFETIME.c[side].in_(_DOCUMENTS)
         for owner, named, row in _NAMING:
             base = _naming(owner, named, row).where(touched)
             if about_specimens:
@@ -91,7 +112,7 @@ def _touched_by(ids: list[int], *, about_specimens: bool, unrecorded: bool) -> I
             beside = select(EXPERIMENT.c.document_id).distinct().select_from(on_animals_of(experiments))
             yield beside.where(has_finding(EXPERIMENT, ABOUT_SPECIMENS))
     for kind, table in ENTITY_TABLES.items():
-        yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(ids), has_finding(table))
+        yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(_DOCUMENTS), has_finding(table))
 
 
 def _versions(kind: EntityKind, table: Table) -> Select[Any]:
@@ -209,20 +230,31 @@ def documents_unchecked(connection: Connection, *, not_by: str) -> list[int]:
     Also those with findings by the name of a centre where colonies are registered: it may have been wrong. And those
     with more findings than are recorded, some of which may be by former reference data.
     """
-    unchecked = (FINDING.c.severity == Severity.UNCHECKED.value) | FINDING.c.rule.in_(["S6", MORE_RULE])
-    unchecked &= DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != not_by)
-    return _with_findings(connection, unchecked)
+    return sorted(connection.scalars(_UNCHECKED, {"not_by": not_by}))
 
 
 def documents_of_superseded_snapshots(connection: Connection) -> list[int]:
     """The documents with open findings, also waived ones, by reference data that are not active any more."""
-    superseded = select(SNAPSHOT.c.id).where(SNAPSHOT.c.is_active.is_(False))
-    return _with_findings(connection, FINDING.c.snapshot_id.in_(superseded))
+    return sorted(connection.scalars(_BY_SUPERSEDED))
 
 
 def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:
-    source = FINDING_AND_OWNER.join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
-    statement = select(FINDING.c.document_id).distinct().select_from(source).where(_STANDS, _IS_OPEN, which)
+    statement = _FOUND_IN.where(which)
     if centre is not None:
         statement = statement.where(DOCUMENT.c.centre == centre)
     return sorted(connection.scalars(statement))
+
+
+_FOUND_IN: Final = (
+    select(FINDING.c.document_id)
+    .distinct()
+    .select_from(FINDING_AND_OWNER.join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id))
+    .where(_STANDS, _IS_OPEN)
+)
+_UNCHECKED: Final = _FOUND_IN.where(
+    (FINDING.c.severity == Severity.UNCHECKED.value) | FINDING.c.rule.in_(["S6", MORE_RULE]),
+    DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != bindparam("not_by")),
+)
+_BY_SUPERSEDED: Final = _FOUND_IN.where(
+    FINDING.c.snapshot_id.in_(select(SNAPSHOT.c.id).where(SNAPSHOT.c.is_active.is_(False)))
+)

@@ -20,7 +20,21 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, Row, ScalarSelect, String, Table, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Row,
+    ScalarSelect,
+    Select,
+    String,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from dcc.databases.columns import MESSAGE_BYTES
 from dcc.databases.transactions import insert_rows
@@ -240,8 +254,12 @@ def _load_parameters(connection: Connection, snapshot_id: int) -> dict[_Variant,
 
 
 def _rows(connection: Connection, table: Table, snapshot_id: int) -> Iterator[Row[Any]]:
-    query = select(table).where(table.c.snapshot_id == snapshot_id).order_by(*table.primary_key.columns)
-    yield from connection.execute(query)
+    yield from connection.execute(_of_snapshot(table), {"snapshot": snapshot_id})
+
+
+@cache
+def _of_snapshot(table: Table) -> Select[Any]:
+    return select(table).where(table.c.snapshot_id == bindparam("snapshot")).order_by(*table.primary_key.columns)
 
 
 _LONGEST: Final = 1_024
@@ -315,12 +333,16 @@ _loading = threading.Lock()
 
 def active_snapshots(connection: Connection) -> dict[str, StoredSnapshot]:
     """The rows of the active snapshots, by the name of the set."""
-    columns = SNAPSHOT.c
-    refused = REFUSAL.c.source.label("refused_at")
-    joined = SNAPSHOT.outerjoin(REFUSAL, REFUSAL.c.name == columns.name)
-    query = select(SNAPSHOT, refused).select_from(joined).where(columns.is_active).order_by(columns.id)
     # Two processes that save at once on MySQL or MariaDB leave two active ones: the later one counts.
-    return {row.name: _stored(row) for row in connection.execute(query)}
+    return {row.name: _stored(row) for row in connection.execute(_ACTIVE)}
+
+
+_ACTIVE: Final = (
+    select(SNAPSHOT, REFUSAL.c.source.label("refused_at"))
+    .select_from(SNAPSHOT.outerjoin(REFUSAL, REFUSAL.c.name == SNAPSHOT.c.name))
+    .where(SNAPSHOT.c.is_active)
+    .order_by(SNAPSHOT.c.id)
+)
 
 
 def active_snapshot(name: str) -> ScalarSelect[int]:

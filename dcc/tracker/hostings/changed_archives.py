@@ -54,15 +54,20 @@ def withdrawn_submissions(connection: Connection, za_ids: Collection[int]) -> se
     A document whose upload a setting leaves out is in the same state, and has that in its log.
     """
     archives = {one.download_id: one.za_id for one in latest_downloads(connection, za_ids)}
-    left_out = (
-        select(XmlLog.id)
-        .join(AnException)
-        .where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
-        .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
-    )
-    withdrawn = is_at(XmlFile, WITHDRAWN), ~exists(left_out)
-    query = select(XmlFile.download_id.label("download_id")).where(*withdrawn).distinct()
-    return {archives[row.download_id] for row in rows_with(connection, query, XmlFile.download_id, archives)}
+    return {archives[row.download_id] for row in rows_about(connection, _WITHDRAWN, archives)}
+
+
+_LEFT_OUT: Final = (
+    select(XmlLog.id)
+    .join(AnException)
+    .where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
+    .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
+)
+_WITHDRAWN: Final = (
+    select(XmlFile.download_id.label("download_id"))
+    .where(XmlFile.download_id.in_(IDS), is_at(XmlFile, WITHDRAWN), ~exists(_LEFT_OUT))
+    .distinct()
+)
 
 
 _HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_(IDS))

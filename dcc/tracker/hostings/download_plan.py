@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, bindparam, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc.databases.list_parameters import rows_with
+from dcc.databases.list_parameters import IDS, narrowed, rows_about
 from dcc.outcomes import CrawlOutcome, Problem, SubmissionKey
 from dcc.phases import UNFAILED, UNFINISHED, Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
@@ -50,8 +51,8 @@ from dcc.tracker.submission_rows import (
     changed_since_last_bytes,
     has_archive_bytes,
     is_at,
-    named_after,
     object_of,
+    of_names_in,
     state_of,
     submission_key_of,
     with_archives,
@@ -138,8 +139,8 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> f
     Returns the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
     no other download of their archives can be alive.
     """
-    progress.cancel_downloads(connection, connection.scalars(_ORPHANS.where(named_after(centres))).all())
-    return frozenset(connection.scalars(_TO_FALL_BACK.where(named_after(centres))))
+    progress.cancel_downloads(connection, connection.scalars(of_names_in(_ORPHANS, centres)).all())
+    return frozenset(connection.scalars(of_names_in(_TO_FALL_BACK, centres)))
 
 
 class Waiting(NamedTuple):
@@ -170,11 +171,8 @@ def load_waiting(
     another source. `by_name` (a person asks for them) includes bad copies: a good one may have the same size and time.
     `sources`, `za_ids` and `centres` restrict the result.
     """
-    query = _plan_query(sources).where(is_at(ZipAction, WAITING), ~is_on_hold(), named_after(centres))
-    if za_ids is None:
-        hostings = by_archive(connection.execute(query))
-    else:
-        hostings = by_archive(rows_with(connection, query, ZipAction.id, za_ids))
+    query = narrowed(_plan_query(sources), _WAITS)
+    hostings = by_archive(_rows(connection, query, sources, za_ids, centres))
     planned = sorted(_plans(connection, hostings, by_name=by_name), key=lambda plan: plan.failures)
     return Waiting(planned, unfetched_of(hostings), delegated_of(hostings))
 
@@ -183,16 +181,30 @@ def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
 ) -> list[PlannedSubmission]:
     """The plans of `load_waiting`, for submissions in any state."""
-    rows = rows_with(connection, _plan_query(sources), ZipAction.id, za_ids)
+    rows = _rows(connection, _plan_query(sources), sources, za_ids)
     return _plans(connection, by_archive(rows), by_name=by_name)
 
 
 def load_plans_among(
-    connection: Connection, sources: set[int] | None, among: Subquery, *conditions: ColumnElement[bool]
+    connection: Connection,
+    sources: set[int] | None,
+    among: Subquery,
+    condition: ColumnElement[bool],
+    centres: Collection[str] | None,
 ) -> list[PlannedSubmission]:
-    """The plans of `load_waiting`, for submissions in any state whose `id` a subquery has."""
-    query = _plan_query(sources).join(among, among.c.id == ZipAction.id).where(*conditions)
-    return _plans(connection, by_archive(connection.execute(query)))
+    """The plans of `load_waiting`, for submissions in any state whose `id` a subquery has; with a condition.
+
+    Subquery and condition are constants.
+    """
+    rows = _rows(connection, _among(_plan_query(sources), among, condition), sources, centres=centres)
+    return _plans(connection, by_archive(rows))
+
+
+@lru_cache(maxsize=8)
+def _among(
+    query: Select[*tuple[Any, ...]], among: Subquery, condition: ColumnElement[bool]
+) -> Select[*tuple[Any, ...]]:
+    return query.join(among, among.c.id == ZipAction.id).where(condition)
 
 
 def load_interrupted(connection: Connection) -> list[StagedSubmission]:
@@ -263,8 +275,22 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
 
 
 def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
-    """Submissions with each of their live hostings, best first; one row for each hosting."""
-    return _PLANNED if sources is None else _PLANNED.where(FileSource.id.in_(sources))
+    """Submissions with each of their live hostings, best first; one row for each hosting. To be read by `_rows`."""
+    return _PLANNED if sources is None else narrowed(_PLANNED, _AT_SOURCES)
+
+
+def _rows(
+    connection: Connection,
+    query: Select[*tuple[Any, ...]],
+    sources: set[int] | None,
+    za_ids: Sequence[int] | None = None,
+    centres: Collection[str] | None = None,
+) -> Iterable[Any]:
+    """The rows of a constant query made of `_plan_query`, of some submissions and centres, or of all."""
+    given = {} if sources is None else {"sources": sorted(sources)}
+    if za_ids is None:
+        return connection.execute(of_names_in(query, centres), given)
+    return rows_about(connection, of_names_in(narrowed(query, _IS_ASKED_FOR), centres), za_ids, **given)
 
 
 def _planned() -> Select[*tuple[Any, ...]]:
@@ -397,3 +423,6 @@ _TO_FALL_BACK: Final = select(ZipAction.id).where(
 )
 _INTERRUPTED: Final = _interrupted_query()
 _PLANNED: Final = _planned()
+_AT_SOURCES: Final = FileSource.id.in_(bindparam("sources", expanding=True))
+_WAITS: Final = and_(is_at(ZipAction, WAITING), ~is_on_hold())
+_IS_ASKED_FOR: Final = ZipAction.id.in_(IDS)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, func, or_, select, update
 
 from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
@@ -72,6 +72,11 @@ def _is_hosted(row: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool
 
 _HOSTED_ELSEWHERE: Final = _is_hosted(FileSourceHasZip, _LISTED.c.file_source_id != FileSourceHasZip.file_source_id)
 """Condition on a hosting: another source lists its archive now."""
+_CLOSURE: Final = (
+    update(ProposedWithdrawal)
+    .where(ProposedWithdrawal.state == WithdrawalProposalState.OPEN, _is_hosted(ProposedWithdrawal))
+    .values(state=WithdrawalProposalState.CAME_BACK, decided=bindparam("now"))
+)
 
 
 def propose_withdrawals(connection: Connection, address: SourceAddress, now: datetime) -> list[SubmissionKey]:
@@ -121,11 +126,7 @@ def propose_withdrawals(connection: Connection, address: SourceAddress, now: dat
 
 def close_returned(connection: Connection, now: datetime) -> None:
     """Close the open proposals of archives that a source lists again."""
-    connection.execute(
-        update(ProposedWithdrawal)
-        .where(ProposedWithdrawal.state == WithdrawalProposalState.OPEN, _is_hosted(ProposedWithdrawal))
-        .values(state=WithdrawalProposalState.CAME_BACK, decided=now)
-    )
+    connection.execute(_CLOSURE, {"now": now})
 
 
 def decide_on_proposals(

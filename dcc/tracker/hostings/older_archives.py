@@ -141,15 +141,12 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
 
     The oldest first.
     """
-    of_centres = ZipFile.centre_id.in_(list(centre_ids))
-    opened = [(row.centre_id, _open(row)) for row in connection.execute(_OPEN.where(of_centres))]
+    opened = [(row.centre_id, _open(row)) for row in rows_about(connection, _OPEN, centre_ids)]
     # Of the others documents wait, whatever became of the rest.
-    opened += [
-        (row.centre_id, _open(row, is_here=True)) for row in connection.execute(_TO_BE_RELEASED.where(of_centres))
-    ]
+    opened += [(row.centre_id, _open(row, is_here=True)) for row in rows_about(connection, _TO_BE_RELEASED, centre_ids)]
     opened += [
         (row.centre_id, _open(row, is_here=True, is_held=row.is_held))
-        for row in connection.execute(_WITH_HELD.where(of_centres))
+        for row in rows_about(connection, _WITH_HELD, centre_ids)
         if row.id not in decided
     ]
     return group_pairs(sorted(opened, key=lambda one: one[1].turn))
@@ -195,7 +192,7 @@ _OF_CENTRES: Final = (
     select(*_COLUMNS, ZipFile.file_name, Centre.short_name, is_on_hold().label("on_hold"))
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     .join(Centre, Centre.id == ZipFile.centre_id)
-    .where(*_NAMED)
+    .where(ZipFile.centre_id.in_(IDS), *_NAMED)
 )
 _WAITS: Final = is_at(XmlFile, NOT_UPLOADED)
 _WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)

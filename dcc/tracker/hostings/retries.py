@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, exists, select, union
+from sqlalchemy import Connection, and_, exists, select, union
 from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
@@ -48,6 +48,7 @@ from dcc.tracker.submission_rows import (
     is_named,
     latest_downloads,
     named_after,
+    of_names_in,
     state_of,
     submission_key_of,
 )
@@ -209,8 +210,7 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None, ce
     archives that are damaged on one source while another has a copy not known to be bad. Without those that changed
     after their data were uploaded.
     """
-    conditions = ~is_acknowledged(), ~is_on_hold(), named_after(centres)
-    failed = {plan.za_id for plan in load_plans_among(connection, sources, _DUE, *conditions)}
+    failed = {plan.za_id for plan in load_plans_among(connection, sources, _DUE, _MAY_BE_TRIED, centres)}
     failed -= changed_where_fetched(connection, failed)
     progress.reopen(connection, failed, RETRY_POLICY, mark("The download failed in an earlier session."))
     return len(failed)
@@ -224,7 +224,7 @@ def with_registered_names(
     Of archives that these sources host (None: any source), of some `centres`; None: of all. Without those that a person
     decided on, and those that changed after their data were uploaded.
     """
-    refused = connection.execute(_REFUSED_FOR_CENTRE.where(named_after(centres))).all()
+    refused = connection.execute(of_names_in(_REFUSED_FOR_CENTRE, centres)).all()
     if not refused:
         return []
     registered = centre_ids(connection)
@@ -248,6 +248,7 @@ def count_not_arrived(connection: Connection, centres: Collection[str] | None = 
 
 
 _NOT_ARRIVED: Final = is_at(ZipAction, *sorted(NOT_ARRIVED))
+_MAY_BE_TRIED: Final = and_(~is_acknowledged(), ~is_on_hold())
 _Newer = aliased(Reopening)
 _DUE: Final = union(
     select(ZipAction.id).where(_NOT_ARRIVED),
@@ -273,8 +274,7 @@ _REFUSED_FOR_CENTRE: Final = (
         XmlLog.cleared.is_(None),
         # Those that `load_interrupted` returns are finished first.
         ~exists().where(_Other.download_id == ZipDownload.id, is_unchecked(_Other)),
-        ~is_acknowledged(),
-        ~is_on_hold(),
+        _MAY_BE_TRIED,
     )
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from sqlalchemy import Connection, and_, delete, or_, select
 
@@ -15,6 +16,17 @@ from dcc.tracker.submission_rows import KEY, is_at, submission_key_of
 
 _OF_REQUEST = and_(ZipAction.zip_id == ZipFile.id, ZipAction.todo_id == UrgentArchive.todo_id)
 _IS_WAITING = is_at(ZipAction, WAITING)
+_REQUESTS: Final = (
+    select(
+        UrgentArchive.id,
+        UrgentArchive.todo_id,
+        UrgentArchive.file_name,
+        or_(ZipAction.id.is_(None), _IS_WAITING).label("is_open"),
+    )
+    .outerjoin(ZipFile, ZipFile.file_name == UrgentArchive.file_name)
+    .outerjoin(ZipAction, _OF_REQUEST)
+    .order_by(UrgentArchive.id)
+)
 
 
 def request_urgently(connection: Connection, keys: Sequence[SubmissionKey], requested_by: str) -> None:
@@ -40,14 +52,7 @@ def take_urgent(connection: Connection) -> list[SubmissionKey]:
 
 def _requests(connection: Connection) -> list[tuple[int, SubmissionKey, bool]]:
     """All requests: id, submission, and whether it still has to be fetched."""
-    is_open = or_(ZipAction.id.is_(None), _IS_WAITING)
-    query = (
-        select(UrgentArchive.id, UrgentArchive.todo_id, UrgentArchive.file_name, is_open.label("is_open"))
-        .outerjoin(ZipFile, ZipFile.file_name == UrgentArchive.file_name)
-        .outerjoin(ZipAction, _OF_REQUEST)
-        .order_by(UrgentArchive.id)
-    )
-    return [(row.id, submission_key_of(row), bool(row.is_open)) for row in connection.execute(query)]
+    return [(row.id, submission_key_of(row), bool(row.is_open)) for row in connection.execute(_REQUESTS)]
 
 
 def not_waiting(connection: Connection, keys: Collection[SubmissionKey]) -> list[SubmissionKey]:

@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime
 from statistics import median
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
-from dcc.databases.list_parameters import rows_with
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
@@ -273,22 +273,26 @@ def unusual_size(key: SubmissionKey, size: int | None, earlier: Sequence[int]) -
 
 def earlier_sizes(connection: Connection, centre_id: int, but_not: Collection[str]) -> list[int]:
     """The sizes of the last archives of a centre, without those of some names."""
-    query = (
-        select(ZipFile.file_name, ZipFile.size_bytes)
-        .where(ZipFile.centre_id == centre_id, ZipFile.size_bytes.is_not(None))
-        .order_by(ZipFile.id.desc())
-        .limit(_LAST + len(but_not))
-    )
-    return [size or 0 for name, size in connection.execute(query) if name not in but_not][:_LAST]
+    known = connection.execute(_SIZES, {"centre": centre_id, "number": _LAST + len(but_not)})
+    return [size or 0 for name, size in known if name not in but_not][:_LAST]
+
+
+_SIZES: Final = (
+    select(ZipFile.file_name, ZipFile.size_bytes)
+    .where(ZipFile.centre_id == bindparam("centre"), ZipFile.size_bytes.is_not(None))
+    .order_by(ZipFile.id.desc())
+    .limit(bindparam("number"))
+)
+_UNSIZED: Final = select(ZipFile.id, ZipFile.centre_id).where(
+    ZipFile.id.in_(IDS), ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None)
+)
 
 
 def note_arrived(connection: Connection, session_id: int, arrived: Collection[ArrivedArchive]) -> None:
     """Add findings about archives of unusual size that had no size before, which must be recorded afterwards."""
     by_zip = {one.zip_id: one for one in arrived}
     found: list[tuple[int, ListingFinding]] = []
-    unsized = (ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None))
-    query = select(ZipFile.id, ZipFile.centre_id).where(*unsized)
-    for zip_id, centre_id in list(rows_with(connection, query, ZipFile.id, by_zip)):
+    for zip_id, centre_id in list(rows_about(connection, _UNSIZED, by_zip)):
         one = by_zip[zip_id]
         text = unusual_size(one.key, one.size_bytes, earlier_sizes(connection, centre_id, [one.key.file_name]))
         if text is not None:

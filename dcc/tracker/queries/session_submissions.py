@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, or_, select
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import these_numbers
@@ -109,21 +109,35 @@ def submissions_without_room(connection: Connection) -> list[tuple[SubmissionKey
     return list({submission_key_of(row): row.message or "" for row in connection.execute(query)}.items())
 
 
+# SQLite compares texts, and only this type binds times as the database wrote them.
+_CHANGED = ZipAction.last_update.between(bindparam("first", type_=UtcDateTime), bindparam("last", type_=UtcDateTime))
+_DOWNLOADED = (
+    select(FileSourceHasZip.za_id)
+    .join(ZipDownload)
+    .where(ZipDownload.request.between(bindparam("began"), bindparam("ended")))
+)
+_TOUCHED: Final = select(ZipAction.id).where(or_(_CHANGED, ZipAction.id.in_(_DOWNLOADED)))
+_NOW: Final = select(func.current_timestamp())
+
+
 def session_submission_ids(connection: Connection, session: SessionEntry) -> Select[Any]:
-    """The ids of a session's submissions, as a query: those whose state changed, or that it downloaded, while it ran.
+    """The ids of `touched_submissions`, as a query.
+
+    They are looked for once, here: no index helps, and many statements are about them.
+    """
+    return these_numbers(touched_submissions(connection, session))
+
+
+def touched_submissions(connection: Connection, session: SessionEntry) -> Sequence[int]:
+    """The ids of a session's submissions: those whose state changed, or that it downloaded, while it ran.
 
     The tracker has only the time of the last change: a submission that a later session changed belongs to that one.
-    They are looked for once, here: no index helps, and many statements are about them.
     """
     began, ended = session.started, session.finished or utc_now()
     ahead = _database_ahead(connection)
-    downloaded = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.request.between(began, ended))
-    # SQLite compares texts, and only this type binds times as the database wrote them.
-    first, last = (literal(moment + ahead, UtcDateTime()) for moment in (began, ended))
-    changed = ZipAction.last_update.between(first, last)
-    touched = select(ZipAction.id).where(or_(changed, ZipAction.id.in_(downloaded)))
-    wanted = touched if session.centres is None else touched.where(of_centres(session.centres))
-    return these_numbers(connection.scalars(wanted))
+    given = {"began": began, "ended": ended, "first": began + ahead, "last": ended + ahead}
+    wanted = _TOUCHED if session.centres is None else _TOUCHED.where(of_centres(session.centres))
+    return connection.scalars(wanted, given).all()
 
 
 def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
@@ -134,7 +148,7 @@ def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
 
 def _database_ahead(connection: Connection) -> timedelta:
     """How far the database's clock, which dates changes, is ahead of this machine's."""
-    now = connection.execute(select(func.current_timestamp())).scalar_one()
+    now = connection.execute(_NOW).scalar_one()
     database_time = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
     ahead = database_time.replace(tzinfo=None, microsecond=0) - utc_now()
     # Both are in whole seconds: a difference of one is none.

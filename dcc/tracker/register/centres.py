@@ -160,7 +160,10 @@ def set_centre_active(connection: Connection, short_name: str, *, active: bool) 
 
 def centre_ids(connection: Connection) -> dict[str, int]:
     """The ids of all centres, by code."""
-    return {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
+    return {row.short_name: row.id for row in connection.execute(_IDS)}
+
+
+_IDS: Final = select(Centre.short_name, Centre.id)
 
 
 def require_centre(connection: Connection, short_name: str) -> int:

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, update
 
 from dcc.databases.columns import UtcDateTime
+from dcc.databases.list_parameters import IDS, narrowed
 from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError
 from dcc.runtime.clock import utc_now
@@ -69,15 +70,15 @@ def load_addresses(
     `only_crawlable` leaves out those that are not `available` or whose centre is not active; `ids` leaves out all
     others.
     """
-    query = SOURCES.where(in_use()) if only_crawlable else SOURCES
+    query = _CRAWLABLE if only_crawlable else SOURCES
     if ids is not None:
-        query = query.where(FileSource.id.in_(ids))
+        query = narrowed(query, _IS_ASKED_FOR)
     keys = group_pairs(
         (row.file_source_id, f"{row.key_type} {row.key_base64}") for row in connection.execute(_HOST_KEYS)
     )
     trusted = trusted_certificates(connection)
     addresses = []
-    for row in connection.execute(query):
+    for row in connection.execute(query, {"ids": ids}):
         trust = trusted.get(row.id, TlsTrust())
         address = object_of(
             SourceAddress,
@@ -173,6 +174,8 @@ SOURCES: Final = (
     .join(ProtocolRow)
     .order_by(FileSource.id)
 )
+_CRAWLABLE: Final = SOURCES.where(in_use())
+_IS_ASKED_FOR: Final = FileSource.id.in_(IDS)
 _HOST_KEYS: Final = select(HostKeyRow.file_source_id, HostKeyRow.key_type, HostKeyRow.key_base64).order_by(
     HostKeyRow.id
 )
