@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
