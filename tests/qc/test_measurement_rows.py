@@ -55,7 +55,7 @@ def test_rows_have_their_number_their_fingerprint_and_texts_that_fit(procedures:
         assert repr(row[10]) == repr(None if row[9] is None else parse_number(str(row[9])))
     for run_id, found in enumerate(too_long):
         told = (
-            TooLong(f"measurement.{name}", len(str(row[place])), limit)
+            TooLong(name, len(str(row[place])), limit)
             for row in rows
             for place, limit, name in LIMITS["measurement"]
             if row[1] == run_id and row[place] is not None and len(str(row[place])) > limit

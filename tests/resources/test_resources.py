@@ -105,8 +105,8 @@ def test_a_time_limit_of_the_definitions_counts_for_its_kind_of_source_unless_th
     for config, seconds in (({}, 0.15), (configured(sftp={"login_timeout": 0.1}), 0.1), ({}, 0.15)):
         job.execute_in_process(instance=instance, run_config=config)
         failed = failures(silent_sources)
-        assert f"within {seconds} seconds" in failed[SourceProtocol.SFTP]
-        assert "within 0.25 seconds" in failed[SourceProtocol.FTP]
+        assert f"within {seconds} s" in failed[SourceProtocol.SFTP]
+        assert "within 0.25 s" in failed[SourceProtocol.FTP]
 
 
 def test_what_is_left_out_is_as_the_settings_say_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
