@@ -192,12 +192,11 @@ def _add_protocol(connection: Connection, protocol: str) -> int:
 
 def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> list[SourceEntry]:
     """All file sources, or those of `ids`, by id. Raises NotFoundError for an id that does not exist."""
-    hosted = (
-        select(FileSourceHasZip.file_source_id, func.count().label("hosted"))
-        .where(FileSourceHasZip.gone_since.is_(None))
-        .group_by(FileSourceHasZip.file_source_id)
-        .subquery()
-    )
+    hosting = FileSourceHasZip.file_source_id
+    counts = select(hosting, func.count().label("hosted")).where(FileSourceHasZip.gone_since.is_(None))
+    if ids is not None:
+        counts = counts.where(hosting.in_(ids))
+    hosted = counts.group_by(hosting).subquery()
     query = SOURCES.add_columns(func.coalesce(hosted.c.hosted, 0).label("hosted"))
     query = query.outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
     if ids is not None:
