@@ -16,6 +16,7 @@ from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.sentences import who_acts_on
 from dcc.runtime.clock import utc_now
+from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -28,7 +29,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.states import EXTRACTING, NOT_DOWNLOADED, QC_DONE, VALID, WAITING
 from dcc.vocabulary import SourceState
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -180,6 +181,9 @@ def test_an_archive_that_went_before_it_was_fetched_waits_for_its_centre_if_it_i
     gone = ["No file source has it any more. If it is put there again, a session fetches it."]
     assert waits(twice) == gone
     assert waits(twice, at(NOT_DOWNLOADED)) == gone
+    # No session would fetch it, wherever it were put.
+    in_writing(twice.tracker, record_decisions, DecisionKind.HOLD, [1], by="tester", reason="for now")
+    assert report_after(twice, at(WAITING)).outcome is Outcome.ON_HOLD
 
 
 def test_what_has_arrived_or_has_no_room_goes_on_with_the_next_session(twice: Installation) -> None:

@@ -90,9 +90,9 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         (mark("Leave the file where it is, unchanged, until it was fetched."),),
     ),
     Outcome.GONE: OutcomeText(
-        mark("Gone before it was fetched"),
-        mark("The archive went from its server before it was fetched"),
-        mark("Its name is correct, but nothing of it was taken."),
+        mark("Gone from its server"),
+        mark("The archive waits to be fetched, and is not on its server any more"),
+        mark("Its name is correct."),
         Actor.NOBODY,
         (
             mark("If you took it away on purpose, you need not do anything."),

@@ -215,10 +215,10 @@ def outcome_of(
     outcome = _outcome_of_state(state, list(states), held=held, taken=taken, left_out=left_out)
     if outcome is Outcome.WAITING and foreign is not None:
         outcome = Outcome.FOREIGN if foreign.declined is None else Outcome.DECLINED
-    elif outcome is Outcome.WAITING and not is_hosted:
-        outcome = Outcome.GONE
     elif on_hold and outcome in _GOES_ON:
         outcome = Outcome.ON_HOLD
+    elif outcome is Outcome.WAITING and not is_hosted:
+        outcome = Outcome.GONE
     elif outcome in (Outcome.DONE, Outcome.TO_BE_LOOKED_AT) and of_withdrawn:
         outcome = Outcome.COPY_OF_WITHDRAWN
     elif outcome is Outcome.TO_BE_TAKEN and waits_for is not None:
