@@ -6,6 +6,7 @@ other documents as far as these are checked together.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -57,6 +58,8 @@ _OF_TIME_ZONES = timedelta(days=1)
 _ZIP_SIGNATURE = b"PK"
 _MAX_AT_ONCE = 32
 _SHARES = 8
+_OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that are no fault of the file at which they are met."""
 
 
 def check_paths(
@@ -183,7 +186,7 @@ class _Check:
             return self._file(path)
         except OSError as error:
             # Without room or a folder for temporary files, none can be checked.
-            if is_full(error) or not str(error.filename or path).startswith(str(path)):
+            if error.errno in _OF_MACHINE or is_full(error) or not str(error.filename or path).startswith(str(path)):
                 raise
             return _unreadable(path, error)
 
@@ -267,7 +270,9 @@ class _Check:
 
 def _unreadable(path: Path, error: OSError) -> PathVerdict:
     text = mark("{path} cannot be read: {reason}. See that it is there and that you may read it, then check it again.")
-    return PathVerdict(str(path), [Problem.of(ConfigurationError(text, path=path, reason=error.strerror or error))])
+    return PathVerdict(
+        str(path), [Problem.of(ConfigurationError(text, path=error.filename or path, reason=error.strerror or error))]
+    )
 
 
 def _action_of(path: Path) -> Action:

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from itertools import product
@@ -250,6 +251,19 @@ def test_what_cannot_be_read_is_told_and_the_others_are_checked(
     }
     assert "5 files checked, 4 not valid." in bare_dcc("validate", folder, "/proc/self/mem", exit_code=1).stderr
     assert f"{closed} cannot be read" in bare_dcc("validate", closed, exit_code=1).stdout
+
+
+def test_what_is_not_the_fault_of_a_file_ends_the_check(
+    bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(tmp_path, NAME, specimens()[NAME])
+
+    def no_folder(**_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", no_folder)
+    said = bare_dcc("validate", path, exit_code=2).stderr
+    assert "The folder for temporary files cannot be used: No usable temporary directory found." in said
 
 
 def test_what_is_not_there_ends_with_2(bare_dcc: Dcc, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
 from dcc.messages import count_of
 from dcc.naming import KNOWN_CENTRES
+from dcc.runtime.disk_space import is_full
 from dcc.runtime.installed_packages import has_platform
 from dcc.runtime.json_values import fields_of
 
@@ -89,7 +90,15 @@ def validate(
     judged_by = None
     if not schema_only:
         judged_by = load_shipped() if reference is None else _reference_data(reference, settings)
-    verdicts = check_paths(paths, settings, known, schemas, judged_by)
+    try:
+        verdicts = check_paths(paths, settings, known, schemas, judged_by)
+    except OSError as error:
+        if is_full(error):
+            raise
+        raise ConfigurationError(
+            f"{error.filename or 'The folder for temporary files'} cannot be used: {error.strerror or error}. See to "
+            "it, or set TMPDIR to another folder."
+        ) from error
     skipped = skipped_files(paths)
     manifests = [file for file in skipped if file.parent in paths and file.name in MANIFEST_NAMES]
     for manifest in manifests:
