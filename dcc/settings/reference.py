@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
 from pydantic import AfterValidator, Field
 
@@ -51,9 +51,8 @@ def parse_source(text: str) -> str:
 def redact_tokens(url: str) -> None:
     """Keep the query of a URL out of logs and errors: a token may be in it."""
     query = url.partition("?")[2]
-    parsed = parse_qsl(query, keep_blank_values=True)
-    # What stands alone is a value without a name.
-    parameters = [(name, value) if value else ("", name) for name, value in parsed]
+    alone = [("", unquote_plus(part)) for part in query.split("&") if "=" not in part]
+    parameters = [*parse_qsl(query), *alone]
     tokens = [value for name, value in parameters if _SECRET_NAME.search(name) or len(value) >= _LIKE_A_TOKEN]
     keep_secret(query, *tokens)
 

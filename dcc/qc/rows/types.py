@@ -101,6 +101,6 @@ class LengthCheck:
             text = row[place]
             if isinstance(text, str) and len(text) > limit:
                 if name == "lexical":
-                    name, text = max(json.loads(text).items(), key=lambda written: len(written[1]))
+                    name = max(json.loads(text).items(), key=lambda written: len(written[1]))[0]
                 return TooLong(name, len(text), limit)
         return None
