@@ -23,6 +23,7 @@ from sqlalchemy import (
     String,
     Table,
     bindparam,
+    cast,
     delete,
     func,
     literal,
@@ -90,23 +91,6 @@ GenotypeKey = tuple[str, str]
 
 _KEY: Final = (SPECIMEN.c.centre, genotype_of(SPECIMEN).label("genotype"))
 _OF_GENOTYPE: Final = ("centre", "genotype", "strain_id", "gene_id", "gene_symbol", "allele_id", "specimens")
-_OF_ANIMAL: Final = (
-    "procedure_run_id",
-    "position",
-    "centre",
-    "pipeline",
-    "project",
-    "procedure_id",
-    "specimen_id",
-    "genotype",
-    "strain_id",
-    "is_baseline",
-    "gender",
-    "zygosity",
-    "date",
-    "measurements",
-    "metadata_group",
-)
 
 
 def affected_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
@@ -230,13 +214,8 @@ def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) 
         if shown:
             connection.execute(_FORGET_ANIMALS, {"runs": list(shown)})
         save_groups(connection, groups)
-        rows = []
-        for row, group in zip(found, groups, strict=True):
-            # MariaDB makes a decimal number of signed and unsigned ones together.
-            typed = {"position": int(row.position), "date": row.date and str(row.date)}
-            values = row._asdict() | typed | {"metadata_group": group.checksum}
-            rows.append(tuple(values[name] for name in _OF_ANIMAL))
-        if rows:
+        if found:
+            rows = [(*row[:-2], group.checksum) for row, group in zip(found, groups, strict=True)]
             insert_bulk(connection, OVERVIEW_ANIMAL, _OF_ANIMAL, rows)
         centres.update(shown.values(), (row.centre for row in found))
     return centres
@@ -245,12 +224,13 @@ def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) 
 def _present_animals() -> CompoundSelect[Any]:
     """The overview's data on the current, valid ones of the parameter's runs, and the origin of their animals.
 
-    They have the columns `_OF_ANIMAL`, but for the metadata group, by these names.
+    They have the columns `_OF_ANIMAL`, with where the animal was produced and phenotyped instead of the metadata group.
     """
     animals = counted_runs(
         EntityKind.EXPERIMENT,
         RUN.c.id.label("procedure_run_id"),
-        func.coalesce(NAMED.c.position, 0).label("position"),
+        # MariaDB makes a decimal number of signed and unsigned ones together.
+        cast(func.coalesce(NAMED.c.position, 0), Integer).label("position"),
         EXPERIMENT.c.centre,
         EXPERIMENT.c.pipeline,
         EXPERIMENT.c.project,
@@ -261,7 +241,7 @@ def _present_animals() -> CompoundSelect[Any]:
         type_coerce(SPECIMEN.c.is_baseline, Integer).label("is_baseline"),
         SPECIMEN.c.gender,
         SPECIMEN.c.zygosity,
-        type_coerce(EXPERIMENT.c.date, String).label("date"),
+        cast(EXPERIMENT.c.date, String).label("date"),
         _MEASURED.label("measurements"),
         SPECIMEN.c.production_centre,
         SPECIMEN.c.phenotyping_centre,
@@ -301,6 +281,7 @@ _MEASURED: Final = (
 _SHOWN_ANIMALS: Final = select(_GIVEN, OVERVIEW_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET_ANIMALS: Final = delete(OVERVIEW_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
 _PRESENT_ANIMALS: Final = _present_animals()
+_OF_ANIMAL: Final = (*_PRESENT_ANIMALS.selected_columns.keys()[:-2], "metadata_group")
 
 _COUNTED: Final[Mapping[Table, Mapping[str, ColumnElement[Any]]]] = {
     OVERVIEW_GENOTYPE: {
