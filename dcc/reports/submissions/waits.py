@@ -88,14 +88,13 @@ def waits_of(
     sources = _read_sources(connection, hosts.values(), settings)
     going_on = [line for line in waiting if line.outcome in _GOES_ON]
     lacking_room = _lacking_room(connection, going_on)
+    groups = [group.centres for group in settings.centre_groups.values()]
     waits: dict[int, tuple[Wait, ...]] = {line.za_id: () for line in lines}
     for line in going_on:
         waits[line.za_id] = (_going_on(line, settings, lacks_room=line.za_id in lacking_room),)
     for line in waiting:
         if line.outcome in _TO_FETCH:
-            listed_with = next(
-                (one.centres for one in settings.centre_groups.values() if line.centre in one.centres), None
-            )
+            listed_with = next((centres for centres in groups if line.centre in centres), None)
             waits[line.za_id] = _obstacles(hosts[line.za_id], sources, listed_with) or waits[line.za_id]
     return waits
 
