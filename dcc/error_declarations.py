@@ -31,10 +31,14 @@ _ANEW: Final = mark(
 _RENAME: Final = mark(
     "Rename the file: an archive is then uploaded again, and a document is submitted in a new archive."
 )
-_WAIT: Final = mark("You need not do anything: every session tries again. If it lasts, ask whoever runs the server.")
+_WAIT: Final = mark(
+    "You need not do anything: sessions try again whenever they may use the source. If it lasts, ask whoever runs the "
+    "server."
+)
 _SERVER: Final = mark("Correct how the source is reached: `dcc source test` goes through the connection step by step.")
 _FOLDER: Final = mark(
-    "Correct the base path with `dcc source change`, or see that its disk is mounted: every session tries again."
+    "Correct the base path with `dcc source change`, or see that its disk is mounted. `dcc source why` says when "
+    "sessions try again."
 )
 _DCC_SEES_TO_IT: Final = mark("The Data Coordination Centre sees to it.")
 _UPLOADING: Final = mark("Nothing: a later session takes them when they are complete.")

@@ -45,15 +45,24 @@ def _in_english(number: float) -> str:
 
 
 def byte_size(size: int | None) -> str:
-    """A number of bytes for people: `812 B`, `1.4 MB`; `-` if unknown."""
+    """A number of bytes for people, in English: `812 B`, `1.4 MB`; `-` if unknown. In a message: `size_detail`."""
     if size is None:
         return "-"
+    text, number = in_unit(size)
+    return filled(text, {"number": f"{number:.0f}" if text == _SIZES[0] else f"{number:.1f}"})
+
+
+def in_unit(size: int) -> tuple[str, float]:
+    """A number of bytes in the unit that fits: the text with that unit, and the number to one decimal."""
     value = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
+    for text in _SIZES[:-1]:
         if round(value, 1) < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+            return text, round(value, 1)
         value /= 1000
-    return f"{value:.1f} TB"
+    return _SIZES[-1], round(value, 1)
+
+
+_SIZES: Final = (mark("{number} B"), mark("{number} kB"), mark("{number} MB"), mark("{number} GB"), mark("{number} TB"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -92,6 +101,12 @@ class Message:
 def message(text: str, /, **details: Any) -> Message:
     """A message of a marked text with its details."""
     return Message(text, details)
+
+
+def size_detail(size: int) -> Message:
+    """A number of bytes as a detail of a message, which tells it in the unit that fits: `812 B`, `1.4 MB`."""
+    text, number = in_unit(size)
+    return message(text, number=number, bytes=size)
 
 
 def rendered(message: Message, translate: Callable[[str], str], number: Callable[[float], str]) -> str:

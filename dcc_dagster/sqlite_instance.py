@@ -125,6 +125,8 @@ def _made_elsewhere(home: Path) -> Iterator[Path]:
     directory = home / f"{_BEING_MADE}{uuid4().hex}"
     make_directory(directory)
     try:
+        # Without one, Dagster warns.
+        (directory / CONFIGURATION_FILE).touch()
         with DagsterInstance.from_ref(InstanceRef.from_dir(str(directory))) as instance:
             migrate_rows(instance)
         for name in _MARKS:

@@ -2,7 +2,19 @@
 
 import pytest
 
-from dcc.messages import Message, byte_size, count_of, from_json, message, message_from_json, message_to_json, to_json
+from dcc.messages import (
+    Message,
+    byte_size,
+    count_of,
+    from_json,
+    message,
+    message_from_json,
+    message_to_json,
+    size_detail,
+    to_json,
+)
+from dcc.reports.languages import load_catalogue
+from dcc.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -33,6 +45,24 @@ def test_things_are_counted_in_english(number: float, noun: str, counted: str) -
 )
 def test_bytes_are_told_in_the_unit_that_fits(size: int | None, shown: str) -> None:
     assert byte_size(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("size", "english", "german"),
+    [
+        (999, "999 B", "999 B"),
+        (1_000, "1 kB", "1 kB"),
+        (13_958_643_712, "14 GB", "14 GB"),
+        (1_449_999, "1.4 MB", "1,4 MB"),
+    ],
+)
+def test_a_size_in_a_message_is_told_in_the_unit_that_fits_in_each_language(
+    size: int, english: str, german: str
+) -> None:
+    told = message("{size} are free.", size=size_detail(size))
+    for one in (told, message_from_json(message_to_json(told), "")):
+        assert str(one) == f"{english} are free."
+        assert load_catalogue("de", Settings()).tell(one) == f"{german} are free."
 
 
 def test_a_stored_message_comes_back_with_those_within_it() -> None:

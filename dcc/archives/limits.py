@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from dcc.errors import DiskFullError, OversizedArchiveError
-from dcc.messages import mark
+from dcc.messages import mark, size_detail
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -77,20 +77,19 @@ class Allowance:
         self._bytes += count
         if self._bytes > self._limits.max_bytes:
             raise OversizedArchiveError(
-                mark("{archive} would unpack to {total} bytes; {max_bytes} are allowed. Split it up."),
+                mark("{archive} would unpack to more than the {max_bytes} that are allowed. Split it up."),
                 archive=self._label,
-                total=self._bytes,
-                max_bytes=self._limits.max_bytes,
+                max_bytes=size_detail(self._limits.max_bytes),
             )
         if self._bytes > max(self._size * self._limits.max_ratio, _SMALLEST_BOMB):
             raise OversizedArchiveError(
                 mark(
-                    "{archive} of {size} bytes would unpack to {total}, more than {max_ratio} times as much, as zip "
+                    "{archive} of {size} would unpack to {total}, more than {max_ratio} times as much, as zip "
                     "bombs do. Split it into several archives, or have DCC_MAX_ARCHIVE_RATIO raised."
                 ),
                 archive=self._label,
-                size=self._size,
-                total=self._bytes,
+                size=size_detail(self._size),
+                total=size_detail(self._bytes),
                 max_ratio=self._limits.max_ratio,
             )
 
@@ -100,12 +99,12 @@ class Allowance:
         if free - needed < self._limits.min_free_bytes:
             raise DiskFullError(
                 mark(
-                    "{archive} unpacks to {needed} bytes; {parent} has {free} free, of which {min_free_bytes} must "
-                    "stay so. Free some space; the next session takes the archive up again."
+                    "{archive} unpacks to {needed}; {parent} has {free} free, of which {min_free_bytes} must stay "
+                    "so. Free some space; the next session takes the archive up again."
                 ),
                 archive=self._label,
-                needed=needed,
+                needed=size_detail(needed),
                 parent=directory,
-                free=free,
-                min_free_bytes=self._limits.min_free_bytes,
+                free=size_detail(free),
+                min_free_bytes=size_detail(self._limits.min_free_bytes),
             )

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from dcc.archives.entries import legible, plain_path, shortened
 from dcc.errors import ManifestError
-from dcc.messages import Message, mark, message
+from dcc.messages import Message, mark, message, size_detail
 from dcc.naming import MANIFEST_ENDINGS, MANIFEST_FORMATS
 from dcc.runtime.checksums import md5_of, sha256_of
 
@@ -115,11 +115,10 @@ def require_short(size: int, name: str, archive: str) -> None:
     """Refuse a manifest of too many bytes. Raises ManifestError."""
     if size > MAX_MANIFEST_BYTES:
         raise ManifestError(
-            mark("{archive} has a {name} of {size} bytes; {most} are the most. Split the archive up."),
+            mark("{archive} has a {name} of more than {most}. Split the archive up."),
             archive=archive,
             name=name,
-            size=size,
-            most=MAX_MANIFEST_BYTES,
+            most=size_detail(MAX_MANIFEST_BYTES),
         )
 
 

@@ -33,7 +33,7 @@ from dcc.archives.entries import (
 )
 from dcc.archives.limits import Allowance
 from dcc.errors import CorruptArchiveError, EncryptedArchiveError, OversizedArchiveError
-from dcc.messages import mark
+from dcc.messages import mark, size_detail
 
 LARGEST_DICTIONARY: Final = 128 * 1024 * 1024
 """The most bytes of memory for an entry compressed with LZMA."""
@@ -132,11 +132,11 @@ def _check_directory(file: BinaryIO, size: int, label: str, allowance: Allowance
     if directory_bytes > _BYTES_PER_ENTRY * allowance.max_entries:
         raise OversizedArchiveError(
             mark(
-                "{archive} has a directory of {directory_bytes} bytes, more than {max_entries} entries need. Split "
-                "it into several archives."
+                "{archive} has a directory of {directory_bytes}, more than {max_entries} entries need. Split it "
+                "into several archives."
             ),
             archive=label,
-            directory_bytes=directory_bytes,
+            directory_bytes=size_detail(directory_bytes),
             max_entries=allowance.max_entries,
         )
     found = _count_entries(file, start, end, label, allowance)

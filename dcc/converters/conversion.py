@@ -22,7 +22,7 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.documents.writing_xml import pieces_on_their_lines
 from dcc.errors import BadFileNameError, ConfigurationError, ConversionError
-from dcc.messages import Message, mark, message
+from dcc.messages import Message, mark, message, size_detail
 from dcc.naming import ANY_CENTRE, ArchiveName, DocumentKind, NamingConvention, is_archive, is_document
 from dcc.outcomes import Problem
 from dcc.runtime.installed_packages import CONVERTERS, error_of, load_added, package_of
@@ -157,8 +157,8 @@ class _FileConversion:
             for feeds, text in pieces_on_their_lines(self.origin.beginning, self.kind, self._contents()):
                 size += feeds + len(text)
                 if size > self.max_bytes:
-                    sentence = mark("The document would be larger than {most} bytes. Split the file.")
-                    self._note(ConversionFault(1, message(sentence, most=self.max_bytes)))
+                    sentence = mark("The document would be larger than {most}. Split the file.")
+                    self._note(ConversionFault(1, message(sentence, most=size_detail(self.max_bytes))))
                     return
                 held += b"\n" * feeds + text.encode()
                 if len(held) > _HELD:

@@ -31,13 +31,14 @@ OF_PHASES: Final[Mapping[Phase, CheckTexts]] = {
     ),
     Phase.DOWNLOAD: CheckTexts(
         "A file source delivered the complete archive, with the size that it had listed.",
-        "Wait: every session tries again. If it keeps failing, see the check `reachable` of its source.",
+        "Wait: sessions try again whenever they may use its source, and `dcc show` says what it waits for. If it keeps "
+        "failing, see the check `reachable` of its source.",
         "The complete archive was downloaded.",
     ),
     Phase.ZIP_MD5: CheckTexts(
         "The archive has the checksum that the centre published beside it.",
-        "Ask the centre which is right, the archive or the checksum. Every session tries again. The check passes when "
-        "they agree.",
+        "Ask the centre which is right, the archive or the checksum. Sessions fetch the archive again when either "
+        "changes. The check passes when they agree.",
         "The archive has the checksum that the centre published.",
     ),
     Phase.UNZIP: CheckTexts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import queue
 import threading
@@ -13,20 +12,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
-from dcc.errors import InternalFaultError, SourceError, SourceTimeoutError, platform_fault
+from dcc.errors import InternalFaultError, SourceError, SourceTimeoutError
 from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, SubmissionKey, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.session.connection_slots import ConnectionSlots, for_seconds, server_of_source
+from dcc.session.faults import Faults
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.listing_watch import ListingWatch, watching
-
-log = logging.getLogger(__name__)
 
 _IGNORED_SHOWN: Final = 20
 _SLACK_SECONDS: Final = 30
@@ -167,9 +165,7 @@ def _listed(
     try:
         return list_one(address, settings, watch)
     except Exception as error:
-        log.exception("%s met a fault of the platform", address.label)
-        fault = platform_fault(str(address.label), error, "its next session tries again")
-        fault.__cause__ = error
+        fault = Faults().note(str(address.label), error, "its next session tries again")
         return SourceListing(address, error=fault)
 
 

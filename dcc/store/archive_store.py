@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
-from dcc.messages import mark
+from dcc.messages import mark, size_detail
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import disk_errors, free_bytes
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory, write_nothing
@@ -178,9 +178,9 @@ class Replica:
         """Raise DiskFullError if a directory's disk has no room; other kinds say so when they are full."""
         if self._scheme == "file" and free_bytes(Path(self._root)) - size_bytes < self.settings.min_free_bytes:
             raise DiskFullError(
-                mark("The archive store {store} has no room for {size} bytes. Free some space on its disk."),
+                mark("The archive store {store} has no room for {size}. Free some space on its disk."),
                 store=self.url,
-                size=size_bytes,
+                size=size_detail(size_bytes),
             )
 
     def remove_parts(self) -> None:

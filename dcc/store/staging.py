@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError, SizeMismatchError, StagedDocumentLostError
-from dcc.messages import Message, mark
+from dcc.messages import Message, mark, size_detail
 from dcc.naming import MANIFEST_ENDINGS, Action, DocumentKind, manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
@@ -196,27 +196,27 @@ class Staging:
         if needed > disk.total:
             raise SizeMismatchError(
                 mark(
-                    "{archive} needs {needed} bytes by the size that its source lists, and the disk of staging "
+                    "{archive} needs {needed} by the size that its source lists, and the disk of staging "
                     "({root}) has {total} in all. Ask the centre whether that size is right: then staging needs "
                     "a larger disk."
                 ),
                 archive=key,
-                needed=needed,
+                needed=size_detail(needed),
                 root=self.root,
-                total=disk.total,
+                total=size_detail(disk.total),
             )
         free = disk.free - self._held
         if free - needed < self._min_free:
             raise DiskFullError(
                 mark(
-                    "{archive} needs {needed} bytes in staging ({root}), where {free} are free and {min_free} "
+                    "{archive} needs {needed} in staging ({root}), where {free} are free and {min_free} "
                     "must stay so. Free some space; the next session takes the archive up again."
                 ),
                 archive=key,
-                needed=needed,
+                needed=size_detail(needed),
                 root=self.root,
-                free=max(free, 0),
-                min_free=self._min_free,
+                free=size_detail(max(free, 0)),
+                min_free=size_detail(self._min_free),
             )
 
     def _check_free(self, key: SubmissionKey) -> None:
@@ -225,13 +225,13 @@ class Staging:
         if free < self._min_free:
             raise DiskFullError(
                 mark(
-                    "{archive} is larger than announced, and {free} bytes are free in staging ({root}), where "
+                    "{archive} is larger than announced, and {free} are free in staging ({root}), where "
                     "{min_free} must stay free. Free some space; the next session takes the archive up again."
                 ),
                 archive=key,
-                free=max(free, 0),
+                free=size_detail(max(free, 0)),
                 root=self.root,
-                min_free=self._min_free,
+                min_free=size_detail(self._min_free),
             )
 
     def holds(self, key: SubmissionKey, size_bytes: int, md5: str | None) -> bool:

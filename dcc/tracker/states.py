@@ -26,7 +26,7 @@ DOWNLOADING: Final = State(Phase.DOWNLOAD, Status.RUNNING)
 NOT_DOWNLOADED: Final = State(Phase.DOWNLOAD, Status.FAILED)
 WRONG_CHECKSUM: Final = State(Phase.ZIP_MD5, Status.FAILED)
 NOT_ARRIVED: Final = frozenset({NOT_DOWNLOADED, WRONG_CHECKSUM})
-"""States of a submission whose archive no source has delivered; each session tries again."""
+"""States of a submission whose archive no source has delivered; sessions try again."""
 
 REQUESTED: Final = State(Phase.DOWNLOAD, Status.PENDING)
 """State of a download that has not begun."""

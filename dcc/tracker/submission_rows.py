@@ -325,8 +325,8 @@ _LAST_ATTEMPTS = (
 )
 
 
-def newest_downloads(za_ids: Select[Any] | None = None) -> Subquery:
-    """The latest download of each submission, or of those of a query: columns `za_id` and `download_id`."""
+def newest_downloads(za_ids: Any = None) -> Subquery:
+    """The latest download of each submission, or of those of a query of ids or `IDS`: `za_id` and `download_id`."""
     query = (
         select(FileSourceHasZip.za_id, LATEST.label("download_id")).join(ZipDownload).group_by(FileSourceHasZip.za_id)
     )

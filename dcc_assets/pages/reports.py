@@ -207,7 +207,7 @@ def board_page(reader: Reader, request: Request) -> Response:
         wanted, page = filter_of_query(request.query_params)
     except ConfigurationError as error:
         return problem(request, 400, str(error))
-    board = reading(lambda databases: collect_board(databases.tracker, wanted, page))
+    board = reading(lambda databases: collect_board(databases.tracker, wanted, page, databases.settings))
     if reader.form == "json":
         return _json(board_json(board, report_of_submission))
     text = render_board(

@@ -150,7 +150,7 @@ def test_a_disk_without_room_is_noticed_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5000))
     members = {SPECIMEN: b"<a/>" * 400, EXPERIMENT: b"<a/>" * 325, "in.zip": zipped({THIRD: b"<a/>" * 60})}
-    with pytest.raises(DiskFullError, match=r"3,0\d\d bytes.* 5,000 free.* 2,000 must"):
+    with pytest.raises(DiskFullError, match=r"to 3(\.1)? kB; .* 5 kB free.* 2 kB must"):
         extract(tmp_path, zipped(members), limits=replace(LIMITS, min_free_bytes=2000))
     assert tree(tmp_path) == {ARCHIVE}
 
@@ -257,7 +257,7 @@ def test_a_huge_directory_is_refused_before_it_is_read(tmp_path: Path) -> None:
         file.truncate(size)
         file.seek(size)
         file.write(struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, size, 0, 0))
-    with pytest.raises(OversizedArchiveError, match="directory of 3,000,000,000 bytes"):
+    with pytest.raises(OversizedArchiveError, match="directory of 3 GB"):
         extract_archive(path, tmp_path / "contents", limits=LIMITS, naming=NamingConvention(), centres={"J"})
     assert tree(tmp_path) == {ARCHIVE}
 
@@ -309,7 +309,7 @@ def test_an_archive_may_be_of_any_of_the_kinds(suffix: str, make: Callable[[Memb
 def test_what_an_archive_unpacks_to_counts_once(suffix: str, make: Callable[[Members], bytes], tmp_path: Path) -> None:
     content = make({SPECIMEN: b"<a/>" * 60_000, EXPERIMENT: b"<a/>" * 40_000})
     assert extract(tmp_path, content, f"J.2013-10-31.1.impc{suffix}", ArchiveLimits(500_000, 200, 100)).documents
-    with pytest.raises(OversizedArchiveError, match="399,999 are allowed"):
+    with pytest.raises(OversizedArchiveError, match="more than the 400 kB that are allowed"):
         extract(tmp_path, content, f"J.2013-10-31.1.impc{suffix}", ArchiveLimits(399_999, 200, 100))
 
 

@@ -174,7 +174,7 @@ def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: 
 def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     crawl_faulty(dcc)
     listed = dcc.json("zips")
-    keys = "file_name action centre phase status sources size_bytes since contact reason on_hold counts_for"
+    keys = "file_name action centre phase status sources size_bytes since contact reason on_hold counts_for waits"
     assert [" ".join(entry) for entry in listed] == [keys] * 3
     names = ("file_name", "action", "centre", "phase", "status", "sources", "size_bytes")
     refused, _, failed = (tuple(entry[name] for name in names) for entry in listed)
@@ -202,6 +202,24 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     assert f"The tracker knows {BAD}" in dcc.error("show", BAD.replace("edit", "add"), exit_code=2)
     assert "<action>/<file name>" in dcc.error("show", "nothing.zip", exit_code=2)
     assert "<action>/<file name>" in dcc.error("show", "put/x.zip", exit_code=2)
+
+
+def test_of_zips_that_wait_is_listed_what_they_wait_for(dcc: Dcc) -> None:
+    dcc.add_folder().put(GOOD)
+    dcc("crawl", "--until", "zip_name")
+    assert [one["waits"] for one in dcc.json("zips")] == [["The present or the next session fetches it."]]
+    dcc("source", "pause", "1", "--reason", "a move")
+    (entry,) = dcc.json("zips", "--centre", "H")
+    (told,) = entry["waits"]
+    assert "The source is paused, and is not crawled: a move." in told
+    assert told.endswith("`dcc source resume` ends the pause.")
+    head, line = dcc("zips").stdout.splitlines()
+    assert head.endswith("  waits for")
+    assert line.endswith(f"  {told}")
+    assert dcc.json("show", GOOD)["waits"] == entry["waits"]
+    dcc("hold", GOOD, "--reason", "for now")
+    assert dcc.json("zips")[0]["waits"] == []
+    assert "waits for" not in dcc("zips").stdout
 
 
 def test_a_name_that_is_cut_or_in_wrong_case_gets_the_nearest_ones(crawled: Dcc) -> None:

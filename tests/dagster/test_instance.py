@@ -22,13 +22,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings(home=tmp_path / "new" / "home")
 
 
-def test_it_is_made_where_there_is_none_and_sends_nothing_to_anyone(home: Settings) -> None:
+def test_it_is_made_where_there_is_none_and_sends_nothing_to_anyone(
+    home: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
     with open_instance(home) as instance:
         assert instance.telemetry_enabled is False
         assert instance.nux_enabled is False
         assert isinstance(instance.event_log_storage, BatchingSqliteEventLogStorage)
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 1  # type: ignore[union-attr]
     assert (home.dagster_home / "history" / "runs" / "index.db").exists()
+    assert caplog.messages == []
 
 
 def open_in_turn(home: Path, together: Barrier) -> None:

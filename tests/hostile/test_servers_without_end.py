@@ -211,7 +211,7 @@ class TestHttp:
             assert request
             flooding(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + length + b"\r\n", piece)(connection)
 
-        with pytest.raises(ListingFailedError, match="larger than 1,000,000 bytes"):
+        with pytest.raises(ListingFailedError, match="larger than 1 MB"):
             list_of(talk, SourceProtocol.HTTP, source_settings)
 
 
@@ -276,7 +276,7 @@ class TestTransfers:
 
     def test_a_transfer_without_a_size_ends_at_the_limit_and_leaves_nothing(self, staging: Staging) -> None:
         endless: Any = Trickle(iter(lambda: b"x" * 100_000, b""))
-        with pytest.raises(SizeMismatchError, match="more than 1,000,000 bytes arrived") as raised:
+        with pytest.raises(SizeMismatchError, match="more than 1 MB arrived") as raised:
             receive_from(endless, transfer_of(None), staging, max_unsized=1_000_000)
         assert "DCC_MAX_UNSIZED_BYTES" in str(raised.value)
         assert not staging.part(KEY).exists()

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import Executable, insert, select, update
+from sqlalchemy import Executable, delete, insert, select, update
 
 from dcc.outcomes import NO_ROOM, CrawlOutcome
 from dcc.phases import Phase, State, Status
 from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.board import collect_board
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.json_form import report_as_json
 from dcc.reports.submissions.model import Outcome, SubmissionReport
@@ -25,8 +26,10 @@ from dcc.tracker.models import (
     FileSourceHasZip,
     SourceCrawlRow,
     ZipAction,
+    ZipDownload,
     ZipLog,
 )
+from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.states import EXTRACTING, NOT_DOWNLOADED, QC_DONE, VALID, WAITING
 from dcc.vocabulary import SourceState
 from tests.support.asking import execute_in, in_reading, in_writing
@@ -84,6 +87,11 @@ def waits(installation: Installation, *changes: Executable) -> Sequence[str]:
     text = " ".join(render_text(report, english).split())
     outcome = Page(render_html(report, english, installation.settings)).section("outcome")
     assert [one for one in told if one not in text or one not in outcome] == []
+    # Wranglers read as much on the board, with the commands that they have.
+    board = in_reading(installation.tracker, collect_board, SubmissionFilter(), 1, installation.settings)
+    ((_, on_board),) = board.waits.items() if told else [(KEY, [])]
+    assert len(on_board) == len(told)
+    assert [one for one, longer in zip(told, on_board, strict=True) if not str(longer).startswith(one)] == []
     return told
 
 
@@ -202,3 +210,36 @@ def test_what_has_arrived_or_has_no_room_goes_on_with_the_next_session(twice: In
     for state in (WAITING, EXTRACTING):
         assert waits(twice, at(state)) == [NO_SPACE]
     assert waits(twice, at(QC_DONE)) == []
+
+
+def test_a_source_that_could_not_be_listed_last_is_no_obstacle_where_a_session_uses_it(twice: Installation) -> None:
+    twice.run_session()
+    kind = select(AnException.id).where(AnException.short_name == NO_ROOM).scalar_subquery()
+    last = update(SourceCrawlRow).where(SourceCrawlRow.session_id == 2)
+    failed = last.values(outcome=CrawlOutcome.FAILED, exception_id=kind, message="It is away.")
+    away = "The last crawl could not list it: It is away."
+    assert waits(twice, at(WAITING), failed) == [at_source(1, away), at_source(2, away)]
+    # No session has to list it so soon again.
+    assert waits(twice, source(1, crawl_every=600)) == [NEXT]
+    # Sessions of a group list the sources of its centres alone.
+    j = select(Centre.id).where(Centre.short_name == "J").scalar_subquery()
+    assert len(waits(twice, source(1, crawl_every=None, centre_id=j))) == 2
+    assert waits(twice.with_settings(groups="europe=H;asia=J")) == [NEXT]
+    assert len(waits(twice.with_settings(groups="europe=H,J"))) == 2
+
+
+def test_larger_archives_that_a_full_disk_has_no_room_for_either_wait_for_room(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put(KEY)
+    folder.put("add/H.2013-10-30.1.impc.zip", b"x" * 10_000)
+    folder.put("add/H.2013-10-29.1.impc.zip", b"x")
+    installation.with_settings(min_free_bytes=1 << 60).run_session()
+    # As where the session ends before it comes to them.
+    execute_in(installation.tracker, delete(ZipDownload).where(ZipDownload.listed_size_bytes.in_([1, 10_000])))
+    board = in_reading(installation.tracker, collect_board, SubmissionFilter(), 1, installation.settings)
+    told = {key.file_name: [str(one) for one in messages] for key, messages in board.waits.items()}
+    assert told == {
+        "H.2013-10-31.1.impc.zip": [NO_SPACE],
+        "H.2013-10-30.1.impc.zip": [NO_SPACE],
+        "H.2013-10-29.1.impc.zip": [NEXT],
+    }

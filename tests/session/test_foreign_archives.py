@@ -10,6 +10,7 @@ from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.collecting import find_causes
 from dcc.reports.causes.skipped_archives import SkipReason
 from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.board import collect_board
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport, Tone
 from dcc.reports.submissions.page import render_html
@@ -21,7 +22,6 @@ from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
-from dcc.tracker.queries.board import submissions_on_page
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import find_submissions
 from dcc.tracker.queries.submission_stories import submission_story
@@ -94,6 +94,12 @@ def all_causes(data: DataInstallation) -> list[list[Cause]]:
         ]
 
 
+def told_on_the_board(data: DataInstallation) -> str:
+    board = in_reading(data.tracker, collect_board, SubmissionFilter(), 1, data.settings)
+    ((told,),) = board.waits.values()
+    return str(told)
+
+
 def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_commands_for_wranglers_alone(
     planted: DataInstallation,
 ) -> None:
@@ -109,8 +115,7 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
     for text in texts_of(planted, of_all):
         assert DELEGATE in text
     assert "J: The centre acts. Centre J decides." in texts_of(planted, of_all)[0]
-    (listed,) = in_reading(planted.tracker, submissions_on_page, SubmissionFilter(), 1)
-    assert DELEGATE in str(listed.reason)
+    assert DELEGATE in told_on_the_board(planted)
     catalogue = load_catalogue("en", planted.settings)
     found = all_causes(planted)
     assert [[one.centre for one in some] for some in found] == [["J"], ["J"], ["H"], ["J"], ["J"]]
@@ -123,8 +128,7 @@ def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_comman
         assert "{" not in cause.title(catalogue) + cause.remedy(catalogue)
     decline(planted)
     assert all_causes(planted) == [[]] * 5
-    (listed,) = in_reading(planted.tracker, submissions_on_page, SubmissionFilter(), 1)
-    assert "It was turned down: Made by mistake" in str(listed.reason)
+    assert "It was turned down: Made by mistake" in told_on_the_board(planted)
 
 
 def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(planted: DataInstallation) -> None:

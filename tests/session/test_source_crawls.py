@@ -159,7 +159,7 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
         "add/H.2013-11-01.22.impc.zip",
         "add/H.2013-11-01.24.impc.zip",
     ]
-    assert "10,106 bytes; the median of the last 20 archives of its centre is 1,010" in told[0]
+    assert "a size of 10.1 kB; the median of the last 20 archives of its centre is 1 kB" in told[0]
     # The centre reads it too, in its reports.
     assert told[0].endswith("The centre says whether it is what it meant to submit.")
     # One odd archive does not make others of its size usual.
@@ -202,7 +202,7 @@ def test_an_archive_that_is_listed_without_a_size_is_judged_on_arrival(installat
     kind = CrawlFinding.kind == "unusual_size"
     name, said = row_in(installation.tracker, select(CrawlFinding.file_name, CrawlFinding.message).where(kind))
     assert name == large
-    assert "15,000 bytes; the median of the last " in said
+    assert "a size of 15 kB; the median of the last " in said
 
 
 @only_sqlite

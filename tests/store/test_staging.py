@@ -134,7 +134,7 @@ class TestRoom:
         with staging.room_for(KEY, 600):
             pass
         with (
-            pytest.raises(DiskFullError, match=r"add/H\.2013.* needs 601 bytes .* 1,000 are free and 400 must stay so"),
+            pytest.raises(DiskFullError, match=r"add/H\.2013.* needs 601 B .* 1 kB are free and 400 B must stay so"),
             staging.room_for(KEY, 601),
         ):
             pytest.fail("began")
@@ -142,7 +142,7 @@ class TestRoom:
     def test_what_no_such_disk_could_hold_is_a_fault_of_the_source(self, tmp_path: Path, free: dict[str, int]) -> None:
         """A server may list any size; nobody can free so much."""
         with (
-            pytest.raises(SizeMismatchError, match=r"add/H\.2013.* 10,001 bytes .* 10,000 in all"),
+            pytest.raises(SizeMismatchError, match=r"add/H\.2013.* 10 kB .* 10 kB in all"),
             Staging(tmp_path).room_for(KEY, 10_001),
         ):
             pytest.fail("began")
@@ -152,14 +152,14 @@ class TestRoom:
     ) -> None:
         staging = Staging(tmp_path)
         with staging.room_for(KEY, 600):
-            with pytest.raises(DiskFullError, match=r"needs 500 bytes .* 400 are free"), staging.room_for(OTHER, 500):
+            with pytest.raises(DiskFullError, match=r"needs 500 B .* 400 B are free"), staging.room_for(OTHER, 500):
                 pytest.fail("began")
             with staging.room_for(OTHER, 400):
                 pass
         for fault in (None, RuntimeError("broke")):
             with suppress(RuntimeError), staging.room_for(KEY, 900) as written:
                 written(300)
-                with pytest.raises(DiskFullError, match=r" 400 are free"), staging.room_for(OTHER, 401):
+                with pytest.raises(DiskFullError, match=r" 400 B are free"), staging.room_for(OTHER, 401):
                     pytest.fail("began")
                 if fault is not None:
                     raise fault
@@ -173,7 +173,7 @@ class TestRoom:
             written(600 + 64 * 1024 * 1024)
             free["bytes"] = 399
             written(64 * 1024 * 1024 - 1)
-            with pytest.raises(DiskFullError, match=r"add/H\.2013.* is larger than announced, and 399 bytes are free"):
+            with pytest.raises(DiskFullError, match=r"add/H\.2013.* is larger than announced, and 399 B are free"):
                 written(1)
 
 

@@ -252,7 +252,7 @@ def test_the_board_of_a_hundred_thousand_archives_takes_less_than_a_second(track
     catalogue, settings = load_catalogue(None, Settings()), Settings()
     began = time.process_time()
     with tracker.connect() as connection:
-        shown = collect_board(connection, SubmissionFilter(), 1)
+        shown = collect_board(connection, SubmissionFilter(), 1, settings)
     page = render_board(
         shown, catalogue, settings, path="/dcc/board", home="/dcc/", language=None, link_of_submission="{}".format
     )
@@ -375,18 +375,19 @@ def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engin
             state_counts.count_submission_states(connection)
             state_counts.count_documents(connection)
             submission_lists.find_submissions(connection, SubmissionFilter(centre="H"))
+            assert len(collect_board(connection, SubmissionFilter(), 1, Settings()).waits) == added
             crawls.latest_crawls(connection)
             crawls.latest_findings(connection)
             crawls.list_sessions(connection)
         return len(statements)
 
-    centre = seed_centre(tracker)
-    before = ask()
-    for number in range(3):
-        source = seed_source(tracker, centre, username=str(number))
-        zipped = put_submission(tracker, source, centre, "2026-01-01", number)
+    centre, added, counts = seed_centre(tracker), 0, set()
+    for added in range(1, 4):
+        source = seed_source(tracker, centre, username=str(added))
+        zipped = put_submission(tracker, source, centre, "2026-01-01", added)
         seed_documents(tracker, seed_download(tracker, zipped.hosting_id), 3)
         session = add_session(tracker)
         add_crawl(tracker, session, source, "no")
         add_finding(tracker, session, source, "x")
-    assert ask() == before
+        counts.add(ask())
+    assert len(counts) == 1

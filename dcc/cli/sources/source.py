@@ -343,7 +343,7 @@ def change(
 def remove(source_id: int, purge: bool, yes: bool) -> None:
     """Remove source ID; its history stays.
 
-    It is never used again, and its archives stay in the tracker.
+    Nothing uses it any more, until `dcc source set-state ID available`. Its archives stay in the tracker.
     """
     from dcc.databases.transactions import writing
     from dcc.session.leases import refuse_during_session

@@ -91,7 +91,7 @@ def show(zip_action: str, all_errors: bool) -> None:
     with reading_tracker(settings) as connection:
         story = submission_story(connection, key)
         line, _ = line_of(connection, key, None)
-        waits = waits_of(connection, story, line.outcome, settings)
+        waits = waits_of(connection, [line], settings)[line.za_id]
         errors = [error for document in story.documents for error in document.errors]
         awaited = {str(error.fact.all_details.get("value")) for error in errors if error.kind == RULE}
         failed_documents = []

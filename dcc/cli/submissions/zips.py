@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.context import json_option, reading_tracker
+from dcc.cli.shell.context import json_option, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_list, wants_json
@@ -15,6 +15,9 @@ from dcc.cli.submissions.selection import filter_of, filter_options
 from dcc.messages import byte_size, count_of
 from dcc.phases import Status
 from dcc.runtime.json_values import json_ready
+
+if TYPE_CHECKING:
+    from dcc.tracker.queries.submission_lists import SubmissionEntry
 
 
 @command(
@@ -40,16 +43,21 @@ def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
       "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (e-mail
       addresses of its centre or, if its name has none, of the one whose source it is on),
       "reason" (why it failed), "on_hold", "counts_for" (its centre or, where its name tells none,
-      that of its source); contact, reason and counts_for may be null
+      that of its source), "waits" (what it waits for, and until when if that is known, in words)};
+      contact, reason and counts_for may be null
     """
+    from dcc.reports.submissions.waits import what_listed_wait_for
+    from dcc.tracker.queries.submission_filters import selected_ids
     from dcc.tracker.queries.submission_lists import find_submissions
 
     criteria = filter_of(**filters, on_hold=on_hold or None)
     failing = acknowledged or criteria.status is Status.FAILED
     criteria = replace(criteria, acknowledged=acknowledged if failing or criteria.faulty else None)
-    with reading_tracker() as connection:
+    settings = settings_from_environment()
+    with reading_tracker(settings) as connection:
         entries = find_submissions(connection, criteria, with_reasons=wants_json() or failing or filters["quarantine"])
-    note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
+        waits = what_listed_wait_for(connection, selected_ids(criteria), settings)
+    note_facts(first=next(map(_name, entries), None))
     columns, flexible = "submission, centre=counts_for, phase, status, size, sources", []
     if filters["quarantine"]:
         columns = "submission, phase, status, since, tried again=tried, why=reason"
@@ -57,12 +65,21 @@ def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
     elif failing:
         columns = "submission, phase, since, write to=contact, why=reason"
         flexible = ["why", "write to", "since"]
+    if waits:
+        columns += ", waits for"
+        flexible.insert(0, "waits for")
+    told = {f"{key}": [str(one) for one in messages] for key, messages in waits.items()}
     echo_list(
         entries,
         columns,
-        as_object=lambda entry: {**json_ready(entry), "reason": entry.reason and entry.reason.text},
+        as_object=lambda entry: {
+            **json_ready(entry),
+            "reason": entry.reason and entry.reason.text,
+            "waits": told.get(_name(entry), []),
+        },
         flexible=flexible,
-        submission=lambda entry: f"{entry.action}/{entry.file_name}",
+        submission=_name,
+        waits_for=lambda entry: " ".join(told.get(_name(entry), [])),
         size=lambda entry: byte_size(entry.size_bytes),
         sources=lambda entry: " ".join(map(str, entry.sources)) or "none",
         tried=lambda entry: "by the next session" if entry.is_tried_again else "by you: dcc retry",
@@ -70,3 +87,7 @@ def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
     )
     if not wants_json():
         click.echo(f"{count_of(len(entries), 'submission')}.", err=True)
+
+
+def _name(entry: SubmissionEntry) -> str:
+    return f"{entry.action}/{entry.file_name}"

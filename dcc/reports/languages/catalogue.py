@@ -14,15 +14,8 @@ from babel.dates import format_date, format_time, get_datetime_format
 from babel.lists import format_list
 from babel.numbers import format_decimal, format_scientific
 
-from dcc.messages import Message, filled, mark, rendered
+from dcc.messages import Message, filled, in_unit, rendered
 
-_KILO: Final = 1_000
-_SIZES: Final = (
-    (mark("{number} kB"), _KILO),
-    (mark("{number} MB"), _KILO**2),
-    (mark("{number} GB"), _KILO**3),
-    (mark("{number} TB"), _KILO**4),
-)
 _LARGE: Final = 1_000_000
 _HUGE: Final = 10**18
 _TINY: Final = Decimal("1e-9")
@@ -98,10 +91,10 @@ class Catalogue:
 
     def size(self, size: int) -> str:
         """A number of bytes as people read it, in powers of a thousand: `812 bytes`, `1.4 MB`."""
-        if size < _KILO:
+        if size < 1_000:
             return self.say_plural("One byte", "{number} bytes", size)
-        text, divisor = next(((text, unit) for text, unit in _SIZES if size < unit * _KILO), _SIZES[-1])
-        return self.say(text, number=self.number(size / divisor, 1))
+        text, number = in_unit(size)
+        return self.say(text, number=self.number(number, 1))
 
     def list(self, parts: Sequence[str]) -> str:
         """All of several: `a, b and c`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import IntEnum
@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from sqlalchemy import Connection
 
 from dcc.errors import ConfigurationError
+from dcc.messages import Message
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
@@ -23,6 +24,7 @@ from dcc.reports.submissions.model import shortened
 from dcc.reports.submissions.page import PageLocation, common_values
 from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
+from dcc.reports.submissions.waits import what_listed_wait_for
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker.queries.board import PAGE_SIZE, BoardSubmission, Cell, count_cells, status_colours, submissions_on_page
@@ -39,12 +41,16 @@ _COLOUR: Final = re.compile("#[0-9a-fA-F]{6}")
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A board: the cells that are not empty, one page of its archives, and what there is to choose from."""
+    """A board: the cells that are not empty, one page of its archives, and what there is to choose from.
+
+    `waits` is what those archives wait for that do.
+    """
 
     wanted: SubmissionFilter
     page: int
     cells: tuple[Cell, ...]
     archives: tuple[BoardSubmission, ...]
+    waits: Mapping[SubmissionKey, Sequence[Message]]
     centres: tuple[str, ...]
     colours: Mapping[Status, str]
     made: datetime
@@ -104,14 +110,17 @@ def _day(query: Mapping[str, str], name: str) -> date | None:
         raise ConfigurationError(f"{name}={str(value)[:20]!r} is no day. Write it like 2026-11-25.") from error
 
 
-def collect_board(connection: Connection, wanted: SubmissionFilter, page: int) -> Board:
-    """The board as it is now. Raises NotFoundError for an unknown centre."""
+def collect_board(connection: Connection, wanted: SubmissionFilter, page: int, settings: Settings) -> Board:
+    """The board as it is now; the settings are those of sessions. Raises NotFoundError for an unknown centre."""
     centres = [centre.short_name for centre in list_centres(connection) if centre.is_active or centre.sources]
+    cells = tuple(count_cells(connection, wanted))
+    archives = tuple(submissions_on_page(connection, wanted, page))
     return Board(
         wanted,
         page,
-        tuple(count_cells(connection, wanted)),
-        tuple(submissions_on_page(connection, wanted, page)),
+        cells,
+        archives,
+        what_listed_wait_for(connection, [one.id for one in archives], settings),
         tuple(sorted({*centres, *([wanted.centre] if wanted.centre else [])})),
         status_colours(connection),
         utc_now(),
@@ -127,6 +136,7 @@ def board_json(board: Board, link_of_submission: Callable[[SubmissionKey], str])
             "since": f"{archive.since.isoformat()}Z",
             "decisions": [str(decision) for decision in archive.decisions],
             "reason": archive.reason and shortened(archive.reason.text),
+            "waits": [shortened(str(one)) for one in board.waits.get(archive.key, ())],
             "report": link_of_submission(archive.key),
         }
         for archive in board.archives

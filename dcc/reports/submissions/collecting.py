@@ -131,7 +131,7 @@ def collect_submission(
     latest = story.latest
     documents = () if latest is None else _list_documents(tracker, qc, key, latest)
     foreign = next(iter(unfetched_archives(tracker, key=key)), None)
-    waits = waits_of(tracker, story, line.outcome, settings)
+    waits = waits_of(tracker, [line], settings)[line.za_id]
     return SubmissionReport(
         key=key,
         centre=story.centre,

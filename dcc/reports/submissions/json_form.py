@@ -99,9 +99,9 @@ def _summary(report: model.CentreReport | model.SessionReport, catalogue: Catalo
 
 def _zip(line: model.SubmissionLine, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        **json_ready(line),
         "key": str(line.key),
-        **fields_of(line, "tone", "to_be_corrected"),
+        **fields_of(line, "centre", "counts_for", "phase", "status", "outcome", "tone", "size_bytes", "documents"),
+        **fields_of(line, "failed", "clearing", "to_be_corrected", "changed", "acts", "needs_nobody"),
         "zip": str(line.key),
         "said": catalogue.say(labels.OUTCOME_TEXTS[line.outcome].short),
     }

@@ -251,8 +251,10 @@ class SubmissionLine:
 
     `acts` are those who act on the errors of its documents. `changed`: when it was noticed that the archive has changed
     since its data were taken over. `needs_nobody`: somebody acknowledged that it failed, or the file was renamed.
+    `left_alone`, for wranglers: it waits for an older archive, or is on the source of another centre alone.
     """
 
+    za_id: int
     key: SubmissionKey
     centre: str | None
     phase: Phase
@@ -266,6 +268,7 @@ class SubmissionLine:
     needs_nobody: bool = False
     clearing: int = 0
     counts_for: str | None = None
+    left_alone: Message | None = None
 
     @property
     def tone(self) -> Tone:

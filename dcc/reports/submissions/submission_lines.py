@@ -24,14 +24,13 @@ from dcc.tracker.hostings.older_archives import OlderArchive, submissions_that_w
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import FAILS_DOCUMENT, submissions_with_entries
 from dcc.tracker.queries.state_counts import StateCount
-from dcc.tracker.queries.submission_filters import submission_query
+from dcc.tracker.queries.submission_filters import SubmissionFilter, selected_ids, submission_query
 from dcc.tracker.states import CANCELLED, NOT_DOWNLOADED, NOT_UPLOADED, VALID
 from dcc.tracker.submission_rows import (
     CENTRE,
     group_pairs,
     is_at,
     is_named,
-    is_of_centre,
     newest_downloads,
     state_of,
     submission_key_of,
@@ -50,8 +49,7 @@ _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 def submissions_of_centre(connection: Connection, centre: str, qc: Connection | None = None) -> list[SubmissionLine]:
     """All submissions of a centre: by their names or, where these tell no centre, by where they are at present."""
-    own = submission_query().with_only_columns(ZipAction.id).where(is_of_centre(centre))
-    return list_submissions(connection, own, qc=qc)
+    return list_submissions(connection, selected_ids(SubmissionFilter(centre=centre)), qc=qc)
 
 
 def submissions_of_session(
@@ -108,6 +106,8 @@ def list_submissions(
     for row in rows:
         key, counts = submission_key_of(row), states[row.id]
         state = state_of(row)
+        older = in_turn[row.id][1] if row.id in in_turn else None
+        kept_by = foreign.get(row.id) or older
         outcome = outcome_of(
             state,
             counts,
@@ -116,13 +116,14 @@ def list_submissions(
             left_out=not noted[row.id].isdisjoint(LEFT_OUT.values()),
             foreign=foreign.get(row.id),
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
-            waits_for=in_turn[row.id][1] if row.id in in_turn else None,
+            waits_for=older,
             changed=row.id in changed,
             on_hold=bool(row.on_hold),
             is_hosted=bool(row.is_hosted),
             of_withdrawn=0 < of_withdrawn[key] == sum(one.count for one in counts),
         )
         line = SubmissionLine(
+            za_id=row.id,
             key=key,
             centre=row.centre,
             counts_for=row.counts_for,
@@ -136,6 +137,7 @@ def list_submissions(
             changed=changed.get(row.id),
             acts=actors.get(row.id, ()),
             needs_nobody=bool(row.needs_nobody),
+            left_alone=None if kept_by is None else kept_by.translatable,
         )
         lines.append(line)
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))

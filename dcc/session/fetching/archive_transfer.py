@@ -12,7 +12,7 @@ from typing import Self
 
 from dcc.archives.manifest import MAX_MANIFEST_BYTES
 from dcc.errors import ChecksumMismatchError, FileMissingError, SizeMismatchError, SourceTimeoutError
-from dcc.messages import Message, mark
+from dcc.messages import Message, mark, size_detail
 from dcc.naming import manifest_beside
 from dcc.outcomes import SubmissionKey
 from dcc.runtime.checksums import md5_of
@@ -106,11 +106,11 @@ class DownloadSink:
         if self._expected is None and self.received > self._most:
             raise SizeMismatchError(
                 mark(
-                    "{archive}: more than {most} bytes arrived, and the file source does not tell the size. Ask "
+                    "{archive}: more than {most} arrived, and the file source does not tell the size. Ask "
                     "whoever runs the server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
                 ),
                 archive=self.key,
-                most=self._most,
+                most=size_detail(self._most),
             )
         if self._expected is not None and self.received != self._expected:
             raise SizeMismatchError(

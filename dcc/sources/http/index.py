@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from dcc.messages import mark
+from dcc.messages import mark, size_detail
 from dcc.sources.http.client import HttpResponse, Site, UnusableAnswerError
 from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
 from dcc.sources.listing_watch import watched
@@ -185,7 +185,7 @@ def _content(answer: HttpResponse) -> bytes:
             links += block.count(_LINK)
             watch.note(links)
         if len(content) > MAX_PAGE_BYTES:
-            raise UnusableAnswerError(mark("its index page is larger than {size} bytes"), size=MAX_PAGE_BYTES)
+            raise UnusableAnswerError(mark("its index page is larger than {size}"), size=size_detail(MAX_PAGE_BYTES))
     if not content:
         raise UnusableAnswerError(mark("it answered with an empty page"))
     if answer.length is None and _END.search(content[-_TAIL_BYTES:]) is None:

@@ -122,15 +122,24 @@ def sources_to_use(
     rows = connection.execute(
         select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome).where(SourceCrawlRow.session_id == session_id)
     ).all()
-    closed = {source_id for source_id, due in (dues or {}).items() if not due.may_be_used}
+    known = dues or {}
     if not rows:
-        return set(dues) - closed if dues else None
-    listed = {source_id for source_id, outcome in rows if outcome != CrawlOutcome.FAILED} - closed
-    listed |= {source_id for source_id, due in (dues or {}).items() if due.why is DueReason.RECENT}
-    if centres is None:
-        return listed
-    query = select(FileSource.id).join(Centre, Centre.id == FileSource.centre_id)
-    return listed.union(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres))))) - closed
+        return {source_id for source_id, due in known.items() if due.may_be_used} if known else None
+    listed = {source_id for source_id, outcome in rows if outcome != CrawlOutcome.FAILED}
+    if centres is not None:
+        query = select(FileSource.id).join(Centre, Centre.id == FileSource.centre_id)
+        listed.update(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres)))))
+    return {
+        source_id for source_id in {*listed, *known} if is_used(known.get(source_id), was_listed=source_id in listed)
+    }
+
+
+def is_used(due: CrawlDue | None, *, was_listed: bool) -> bool:
+    """Whether a session fetches archives from a source: it may now, if known, and could list it or did not have to.
+
+    What lists only its own centres does not have to list the sources of others: these count as listed.
+    """
+    return was_listed if due is None else due.may_be_used and (was_listed or due.why is DueReason.RECENT)
 
 
 def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> frozenset[int]:

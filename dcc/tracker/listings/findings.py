@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import insert_rows
-from dcc.messages import Message, mark, message
+from dcc.messages import Message, mark, message, size_detail
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.phases import Phase, State, Status
@@ -265,10 +265,10 @@ def unusual_size(key: SubmissionKey, size: int | None, earlier: Sequence[int]) -
     if usual / _TIMES <= size <= usual * _TIMES:
         return None
     text = mark(
-        "{archive} has {size} bytes; the median of the last {count} archives of its centre is {usual}. It is "
+        "{archive} has a size of {size}; the median of the last {count} archives of its centre is {usual}. It is "
         "processed anyway. The centre says whether it is what it meant to submit."
     )
-    return message(text, archive=str(key), size=size, count=len(earlier), usual=round(usual))
+    return message(text, archive=str(key), size=size_detail(size), count=len(earlier), usual=size_detail(round(usual)))
 
 
 def earlier_sizes(connection: Connection, centre_id: int, but_not: Collection[str]) -> list[int]:

@@ -14,13 +14,11 @@ from sqlalchemy import Connection, func, select
 from dcc.outcomes import Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
-from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.models import StatusRow, ZipAction, ZipFile
 from dcc.tracker.queries.submission_filters import SubmissionFilter, centre_of_selected, conditions_of, submission_query
 from dcc.tracker.queries.submission_lists import failure_reasons
 from dcc.tracker.register.centres import require_centre
-from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import object_of, state_of, with_archives
+from dcc.tracker.submission_rows import object_of, with_archives
 
 PAGE_SIZE: Final = 100
 
@@ -43,9 +41,10 @@ class Cell:
 class BoardSubmission:
     """A submission on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold.
 
-    `reason` is why it failed, or is not fetched from the source of another centre.
+    `reason` is why it failed.
     """
 
+    id: int
     key: SubmissionKey
     centre: str
     phase: Phase
@@ -77,8 +76,6 @@ def submissions_on_page(connection: Connection, criteria: SubmissionFilter, page
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
     decisions = decisions_in_force(connection, [row.id for row in rows])
     reasons = failure_reasons(connection, [row.id for row in rows if row.status_id == Status.FAILED])
-    for archive in unfetched_archives(connection, [row.id for row in rows if state_of(row) == WAITING]):
-        reasons[archive.za_id] = Problem(archive.kind, archive.translatable)
     return [
         object_of(
             BoardSubmission,

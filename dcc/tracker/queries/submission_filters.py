@@ -104,6 +104,11 @@ def conditions_of(criteria: SubmissionFilter) -> list[ColumnElement[bool]]:
     return [condition(value) for value, condition in made if value is not None]
 
 
+def selected_ids(criteria: SubmissionFilter) -> Select[*tuple[Any, ...]]:
+    """The ids of the submissions that a filter selects, as a query."""
+    return submission_query().with_only_columns(ZipAction.id).where(*conditions_of(criteria))
+
+
 def centre_of_selected(criteria: SubmissionFilter) -> ColumnElement[str]:
     """The centre of the selected archives: what is on sources of several counts for the one that is asked for."""
     return literal(criteria.centre) if criteria.centre else CENTRE

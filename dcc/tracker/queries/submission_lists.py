@@ -27,6 +27,7 @@ from dcc.tracker.queries.submission_filters import (
     SubmissionFilter,
     centre_of_selected,
     conditions_of,
+    selected_ids,
     submission_query,
 )
 from dcc.tracker.register.centres import require_centre
@@ -85,9 +86,7 @@ def find_submissions(
         .order_by(FileSourceHasZip.file_source_id)
     )
     if conditions:
-        hosting = hosting.where(
-            FileSourceHasZip.za_id.in_(submission_query().with_only_columns(ZipAction.id).where(*conditions))
-        )
+        hosting = hosting.where(FileSourceHasZip.za_id.in_(selected_ids(criteria)))
     hosts = group_pairs(connection.execute(hosting))
     counts_for = centre_of_selected(criteria).label("counts_for")
     listed = submission_query().add_columns(is_on_hold().label("on_hold"), counts_for)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, select
 
+from dcc.databases.list_parameters import rows_with
 from dcc.errors import ArchiveRemovedError
 from dcc.messages import Message, message_from_json
 from dcc.naming import Action
@@ -119,7 +120,7 @@ def first_listing(hosts: Sequence[Host]) -> FirstListing | None:
 
 def first_listings(connection: Connection, za_ids: Sequence[int]) -> dict[int, FirstListing | None]:
     """The first listings of some hundreds of submissions, by their ids."""
-    hosts = _hosts(connection, za_ids)
+    hosts = hosts_of(connection, za_ids)
     return {za_id: first_listing(hosts[za_id]) for za_id in za_ids}
 
 
@@ -205,7 +206,7 @@ def submission_story(connection: Connection, key: SubmissionKey, *, with_documen
     if row is None:
         raise not_found_error(connection, key)
     za_id = row[0]
-    hosts = tuple(_hosts(connection, [za_id])[za_id])
+    hosts = tuple(hosts_of(connection, [za_id])[za_id])
     # Before the downloads, so that a new one is not the latest without being among them.
     latest_id = next((one.download_id for one in latest_downloads(connection, [za_id])), None)
     downloads = _downloads(connection, za_id, with_documents=with_documents)
@@ -265,11 +266,11 @@ def _label(row: Any) -> Message:
     return label_of(row.source, row.centre, row.protocol, row.hostname)
 
 
-def _hosts(connection: Connection, za_ids: Sequence[int]) -> Mapping[int, list[Host]]:
-    """The sources of submissions, by the ids of these, the oldest source first."""
+def hosts_of(connection: Connection, za_ids: Collection[int]) -> Mapping[int, list[Host]]:
+    """The sources of submissions, by the ids of these, the oldest source first; a statement for every 500."""
     bad = BadCopy.md5.label("bad_md5"), BadCopy.reason.label("bad_reason"), BadCopy.created.label("bad_since")
     hosted = select(FileSourceHasZip, *bad).outerjoin(BadCopy, is_as_listed(BadCopy))
-    query = _with_source(hosted).where(FileSourceHasZip.za_id.in_(za_ids)).order_by(FileSource.id)
+    query = _with_source(hosted).order_by(FileSource.id)
     return group_pairs(
         (
             row.za_id,
@@ -281,7 +282,7 @@ def _hosts(connection: Connection, za_ids: Sequence[int]) -> Mapping[int, list[H
                 bad=row.bad_md5 and BadCopyStory(row.bad_md5, CopyFault(row.bad_reason), row.bad_since),
             ),
         )
-        for row in connection.execute(query)
+        for row in rows_with(connection, query, FileSourceHasZip.za_id, za_ids)
     )
 
 
