@@ -251,7 +251,7 @@ def _changes_data(document: DueDocument) -> bool:
 
 
 def _result_of_waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
-    return DocumentResult.of_state(document, NOT_UPLOADED, reason=older.message, waits_for=older.key)
+    return DocumentResult.of_state(document, NOT_UPLOADED, reason=str(older.translatable), waits_for=older.key)
 
 
 def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> Iterator[SubmissionData]:
