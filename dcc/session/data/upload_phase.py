@@ -122,7 +122,7 @@ class Uploader:
 
     def result_of(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
-        findings = worst_first(finding.entry() for finding in applied.findings)
+        findings = worst_first(applied.findings)
         reason = None
         if applied.state is DocumentState.HELD:
             held = held_problem(document.key, applied.ended, applied.findings, document.centre)
