@@ -55,12 +55,6 @@ def sorted_chunks(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[lis
         yield ordered[start : start + at_once]
 
 
-@lru_cache(maxsize=200)
-def narrowed(statement: Select[*tuple[Any, ...]], *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """A statement with further conditions, which is made once: all of them must be constants."""
-    return statement.where(*conditions)
-
-
 def rows_about(
     connection: Connection, statement: Select[*tuple[Any, ...]], items: Iterable[Any], **given: object
 ) -> Iterator[Any]:
