@@ -11,7 +11,7 @@ from zlib import crc32
 
 from dcc.documents import contents
 from dcc.documents.lexical import parse_number
-from dcc.qc.rows.types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, Value, checks_by
+from dcc.qc.rows.types import Limits, NewIds, Row, Tables, Texts, TooLong, Value, too_long_text
 from dcc.vocabulary import MeasurementType
 
 MEASURED: Final = (
@@ -72,7 +72,7 @@ class MeasurementRows:
     def __init__(self, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
         self._new_id = new_ids["measurement"]
         self._rows = tables["measurement"]
-        self._heads = _heads_by(checks_by(limits)["measurement"])
+        self._heads = _heads_by(limits["measurement"])
         self.too_long: TooLong | None = None
         self.held_text = 0
 
@@ -122,9 +122,9 @@ def _measured_in(procedure: contents.Procedure) -> list[_Measured]:
 class _Heads(dict[_Head, tuple[str, str]]):
     """The parts of heads in fingerprints before the value and after it, by head."""
 
-    def __init__(self, check: LengthCheck) -> None:
+    def __init__(self, texts: Texts) -> None:
         super().__init__()
-        self._check = check
+        self._texts = texts
         self._too_long: dict[_Head, TooLong] = {}
 
     def __missing__(self, head: _Head) -> tuple[str, str]:
@@ -133,7 +133,7 @@ class _Heads(dict[_Head, tuple[str, str]]):
         after = [_NOTHING if text is None else text for text in ("", unit, status)]
         self[head] = constant = ("\x1f".join(before), "\x1f".join(after))
         row: dict[str, Value] = {**dict.fromkeys(MEASURED), **dict(zip(_HEAD, head, strict=True))}
-        too_long = self._check.of_row(tuple(row.values()))
+        too_long = too_long_text([tuple(row.values())], self._texts)
         if too_long is not None:
             self._too_long[head] = too_long
         return constant
