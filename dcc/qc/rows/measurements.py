@@ -58,8 +58,6 @@ _NOTHING: Final = "\x1e"
 _PRIME: Final = 4_294_967_291
 """CRC-32s that differ in the same bits may have the same sum, as those of swapped values; their squares have not."""
 _MAX_HEADS: Final = 5_000
-_MAX_VALUES: Final = 30_000
-_LONG_VALUE: Final = 20
 
 
 class MeasurementRows:
@@ -94,9 +92,10 @@ class MeasurementRows:
             before, after = heads[head]
             mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
             kind, name, sequence, increment, increment_status, unit, status = head
+            number = None if value is None else parse_number(value)
             # In the order of MEASURED: to look for names would slow down every measurement.
             append((new_id(), run_id, place, item, kind, name, sequence, increment, increment_status,
-                    value, _NUMBERS[value], unit, status, line, mark * mark % _PRIME))  # fmt: skip
+                    value, number, unit, status, line, mark * mark % _PRIME))  # fmt: skip
 
 
 def _measured_in(procedure: contents.Procedure) -> list[_Measured]:
@@ -151,18 +150,3 @@ class _Heads(dict[_Head, tuple[str, str]]):
 
 _heads_by = lru_cache(maxsize=2)(_Heads)
 """Shared by documents that are checked alike."""
-
-
-class _Numbers(dict[str | None, float | None]):
-    """The numbers of values; the last short ones are remembered."""
-
-    def __missing__(self, value: str | None) -> float | None:
-        number = None if value is None else parse_number(value)
-        if value is None or len(value) <= _LONG_VALUE:
-            if len(self) > _MAX_VALUES:
-                self.clear()
-            self[value] = number
-        return number
-
-
-_NUMBERS: Final = _Numbers()
