@@ -55,12 +55,6 @@ def sorted_chunks(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[lis
         yield ordered[start : start + at_once]
 
 
-@lru_cache(maxsize=200)
-def narrowed(statement: Select[*tuple[Any, ...]], *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """A statement with further conditions, which is made once: all of them must be constants."""
-    return statement.where(*conditions)
-
-
 def rows_about(
     connection: Connection, statement: Select[*tuple[Any, ...]], items: Iterable[Any], **given: object
 ) -> Iterator[Any]:
@@ -112,7 +106,7 @@ def _change(column: Column[Any], conditions: tuple[ColumnElement[bool], ...], na
 
 
 def as_json(given: Iterable[int] | Iterable[str] | Iterable[Sequence[int]]) -> str:
-    """The parameter for numbers, for pairs or lists of them, or for texts."""
+    """The parameter for numbers, for lists of them, or for texts."""
     return json.dumps(list(given), separators=(",", ":"))
 
 
@@ -147,14 +141,6 @@ def texts_given(parameter: str) -> TableValuedAlias:
 
 def _texts(parameter: BindParameter[Any]) -> TableValuedAlias:
     return _Texts(parameter).table_valued(Column("value", String))
-
-
-def pairs_in(parameter: str) -> TableValuedAlias:
-    """A table of a parameter's pairs, with the columns `first` and `second`, to be joined with others.
-
-    The other table is looked up by pairs, and not the other way round.
-    """
-    return _Pairs(bindparam(parameter)).table_valued(Column("first", BIG), Column("second", BIG))
 
 
 def groups_in(parameter: str) -> TableValuedAlias:
@@ -193,12 +179,6 @@ class _Texts(_ParameterRows):
     taken = "value VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$'"
 
 
-class _Pairs(_ParameterRows):
-    name = "pairs"
-    inherit_cache = True
-    taken = "first BIGINT PATH '$[0]', second BIGINT PATH '$[1]'"
-
-
 class _Groups(_ParameterRows):
     name = "groups"
     inherit_cache = True
@@ -215,18 +195,9 @@ def _compile_rows_of_sqlite(element: _ParameterRows, compiler: SQLCompiler, **op
     return f"json_each({compiler.process(element.clauses, **options)})"
 
 
-@compiles(_Pairs, "sqlite")
-def _pairs_of_sqlite(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
-    # The limit, which limits nothing, makes the server read each pair once, not once for each joined row.
-    return (
-        "(SELECT json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS second "  # noqa: S608
-        f"FROM json_each({compiler.process(element.clauses, **options)}) LIMIT -1)"
-    )
-
-
 @compiles(_Groups, "sqlite")
 def _groups_of_sqlite(element: _Groups, compiler: SQLCompiler, **options: Any) -> str:
-    # The limit as for pairs.
+    # The limit, which limits nothing, makes the server read each list once, not once for each joined row.
     return (
         "(SELECT json_lists.key + 1 AS number, in_list.value AS value "  # noqa: S608
         f"FROM json_each({compiler.process(element.clauses, **options)}) AS json_lists, "

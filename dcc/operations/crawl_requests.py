@@ -15,18 +15,10 @@ from dcc.session.leases import named_group
 from dcc.settings import Settings
 from dcc.tracker.hostings.urgent_requests import not_waiting, request_urgently
 from dcc.tracker.listings.recording import archives_by_source
-from dcc.tracker.register.centres import list_centres
+from dcc.tracker.register.centres import centre_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
-
-
-class _FoundSources(NamedTuple):
-    """The ids of sources that may be crawled, the sources that a person named, and the registered centres."""
-
-    crawlable: list[int]
-    wanted: list[SourceEntry]
-    registered: list[str]
 
 
 def sources_to_crawl(
@@ -46,28 +38,26 @@ def sources_to_crawl(
     centres = None if group is None else named_group(settings, group).centres
     even_if_not_due = even_if_not_due or bool(source_ids)
 
-    def look(connection: Connection) -> _FoundSources:
+    def look(connection: Connection) -> list[int]:
         dues = {} if even_if_not_due else load_crawl_dues(connection, settings.source_failure_limit)
         crawlable = [
             address.id
             for address in load_addresses(connection, ids=source_ids or None)
             if (centres is None or address.centre in centres) and (even_if_not_due or dues[address.id].is_due)
         ]
-        wanted = list_sources(connection, source_ids) if source_ids else []
-        registered = [entry.short_name for entry in list_centres(connection)] if centres else []
-        return _FoundSources(crawlable, wanted, registered)
+        for entry in list_sources(connection, source_ids) if source_ids else ():
+            if entry.id not in crawlable:
+                _refuse(entry)
+        registered = centre_ids(connection) if centres else {}
+        for centre in sorted((centres or set()) - registered.keys()):
+            nearest = nearest_sentence(centre, registered)
+            raise NotFoundError(
+                f"Centre {centre} of the group {group} is not registered.{nearest} Correct DCC_GROUPS, or register it "
+                "with `dcc centre add`."
+            )
+        return crawlable
 
-    found = run_reading(tracker, look)
-    for entry in found.wanted:
-        if entry.id not in found.crawlable:
-            _refuse(entry)
-    for centre in sorted((centres or set()) - set(found.registered)):
-        nearest = nearest_sentence(centre, found.registered)
-        raise NotFoundError(
-            f"Centre {centre} of the group {group} is not registered.{nearest} Correct DCC_GROUPS, or register it with "
-            "`dcc centre add`."
-        )
-    return found.crawlable
+    return run_reading(tracker, look)
 
 
 def _refuse(entry: SourceEntry) -> NoReturn:

@@ -269,8 +269,8 @@ class _Application:
             self.done.documents.append(replace(one, id=applied.document_id, is_noted=bool(applied.findings)))
             return
         outcome = HELD if applied.state is DocumentState.HELD else failed(Phase.UPLOAD)
-        entries = [finding.entry() for finding in applied.findings]
-        verdict = _verdict(outcome, problems_of(entries, len(entries), self._replayer.judging_basis.limit))
+        found = applied.findings
+        verdict = _verdict(outcome, problems_of(found, len(found), self._replayer.judging_basis.limit))
         self.done.verdicts.append((_key_of(one), verdict))
 
 

@@ -93,7 +93,7 @@ def crawl_file_sources(
         crawl, recent = unsettled[second.address.id]
         with logging_about_source(second.address):
             found = record_second_listing(session, second, recent)
-        notes = (*crawl.notes, *(finding.message for finding in found))
+        notes = (*crawl.notes, *(str(finding.translatable) for finding in found))
         yield ended(replace(crawl, notes=notes), has_uploads=bool(found))
 
 
@@ -212,8 +212,8 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
         refused_zips=tuple(result.refused_zips),
         accepted_zips=tuple(result.accepted_zips),
         ignored_examples=listing.ignored_examples,
-        findings=tuple(finding.message for finding in result.findings if finding.kind not in ONLY_NOTED),
-        notes=tuple(finding.message for finding in result.findings if finding.kind in ONLY_NOTED),
+        findings=tuple(str(finding.translatable) for finding in result.findings if finding.kind not in ONLY_NOTED),
+        notes=tuple(str(finding.translatable) for finding in result.findings if finding.kind in ONLY_NOTED),
     )
     return crawl, result.unsettled
 
@@ -231,7 +231,7 @@ def record_second_listing(
 
     found = session.write(write, alone=True)
     for finding in found:
-        session_log.info("%s", finding.message)
+        session_log.info("%s", finding.translatable)
     return found
 
 

@@ -83,11 +83,6 @@ class CrawlFindingEntry:
     za_id: int | None
 
     @property
-    def message(self) -> str:
-        """The message in English."""
-        return str(self.said)
-
-    @property
     def public(self) -> Message:
         """The message for centres, without commands that they do not have."""
         text, details = _PUBLIC.get(self.kind), self.said.details
@@ -100,7 +95,7 @@ class CrawlFindingEntry:
             "source": self.source,
             "file_name": self.file_name,
             "kind": self.kind,
-            "message": self.message,
+            "message": str(self.said),
             "created": self.created,
         }
 

@@ -317,12 +317,6 @@ _LATEST_DOWNLOADS = (
     .where(FileSourceHasZip.za_id.in_(IDS))
     .group_by(FileSourceHasZip.za_id)
 )
-_LAST_ATTEMPTS = (
-    select(FileSourceHasZip.za_id, func.max(ZipDownload.id))
-    .join(ZipDownload)
-    .where(FileSourceHasZip.za_id.in_(IDS))
-    .group_by(FileSourceHasZip.za_id)
-)
 
 
 def newest_downloads(za_ids: Any = None) -> Subquery:
@@ -388,8 +382,3 @@ def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[
     """
     for za_id, latest, before_reopening in rows_about(connection, _LATEST_DOWNLOADS, za_ids):
         yield LatestDownload(za_id, latest, before_reopening or 0)
-
-
-def last_attempts(connection: Connection, za_ids: Iterable[int]) -> dict[int, int]:
-    """The last download of each submission with downloads, whatever its result."""
-    return dict(rows_about(connection, _LAST_ATTEMPTS, za_ids))

@@ -227,11 +227,11 @@ class Judge:
         details = finding.details
         if finding.rule == DUPLICATE:
             archive, file_name = self._documents[int(details["archive"].partition("/")[2])].place
-            return finding._replace(details={**details, "document": file_name, "archive": archive})
+            return replace(finding, details={**details, "document": file_name, "archive": archive})
         if "document" not in details:
             return finding
         path = self._documents[int(details["document"].split("/")[1])].path
-        return finding._replace(details={**details, "document": path})
+        return replace(finding, details={**details, "document": path})
 
     def _judge_applied(self, standing: Sequence[_Document], rules: Collection[str], kept: DraftFile) -> None:
         """Store the findings of rules about other documents, as these are applied now."""

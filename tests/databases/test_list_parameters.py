@@ -2,16 +2,7 @@
 
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, insert, select
 
-from dcc.databases.list_parameters import (
-    AT_ONCE,
-    as_json,
-    groups_in,
-    numbers_in,
-    pairs_in,
-    rows_with,
-    sorted_chunks,
-    texts_in,
-)
+from dcc.databases.list_parameters import AT_ONCE, as_json, groups_in, numbers_in, rows_with, sorted_chunks, texts_in
 from dcc.databases.transactions import writing
 from dcc.qc.models import BUILD_BASIS
 
@@ -47,14 +38,11 @@ def test_rows_are_found_by_any_texts(qc_database: Engine) -> None:
         assert list(connection.scalars(named, {"names": as_json([])})) == []
 
 
-def test_pairs_and_lists_are_rows_to_be_joined(qc_database: Engine) -> None:
+def test_lists_are_rows_to_be_joined(qc_database: Engine) -> None:
     write(qc_database, a=1, b=2**40)
-    pair, group = pairs_in("pairs"), groups_in("lists")
-    of_pairs = select(BUILD_BASIS.c.name, pair.c.second).join(pair, pair.c.first == BUILD_BASIS.c.snapshot_id)
+    group = groups_in("lists")
     of_lists = select(BUILD_BASIS.c.name, group.c.number).join(group, group.c.value == BUILD_BASIS.c.snapshot_id)
     with qc_database.connect() as connection:
-        rows = connection.execute(of_pairs, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
-        assert sorted(map(tuple, rows)) == [("a", 8), ("a", 9), ("b", 7)]
         rows = connection.execute(of_lists, {"lists": as_json([[2**40], [1, 3], [4], [2**40, 1]])})
         assert sorted(map(tuple, rows)) == [("a", 2), ("a", 4), ("b", 1), ("b", 4)]
 

@@ -23,12 +23,13 @@ from dcc.errors import ConfigurationError
 from dcc.messages import Message, names_in
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem
-from dcc.qc.apply.upload_findings import UploadFinding, UploadJudgement, judge
+from dcc.qc.apply.upload_findings import objection
 from dcc.qc.apply.versions import Version
 from dcc.reports.languages import Catalogue, known_languages, load_catalogue
 from dcc.reports.languages.loading import SHIPPED
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import with_value
+from dcc.rules.upload import describe
 from dcc.session.data.document_problems import held_problem
 from dcc.settings import Settings, load_settings
 from dcc.vocabulary import EntityKind
@@ -236,10 +237,8 @@ VALUES = re.compile(r"""'(?:[^'\\]|\\.)*'|"[^"]*"|<[^>]*>|„[^“]*“|`[^`]*`"
 LEFT_IN_ENGLISH = re.compile(r"\b(?:the|is|are|of|not|and|or|with|which|that|than|expected|it|no|has|there)\b", re.I)
 
 
-def assert_said(message: Message | Problem | UploadFinding) -> None:
+def assert_said(message: Message | Problem) -> None:
     """The message is whole in German, and in English as it is recorded."""
-    if isinstance(message, UploadFinding):
-        message = message_of(message.code, with_value(message.details, message.value))
     said = message.marked if isinstance(message, Problem) else message
     german = GERMAN.tell(said)
     assert german != str(said)
@@ -274,9 +273,9 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
     named = [[f"E{number}" for number in range(most)] for most in (0, 1, 2, 20)]
     for kind, action, document, experiments in product(EntityKind, Action, [None, 1, 2], named):
         there = None if document is None else Version(*[document] * len(Version._fields))
-        finding = judge(UploadJudgement(action, kind, KEYS[kind], there, 1, experiments, str), 3, 4)
-        if finding is not None:
-            assert_said(finding)
+        found = objection(action, kind, there, 1, experiments, str)
+        if found is not None:
+            assert_said(message_of(found[0], found[1] | {"entity": describe(kind, KEYS[kind])}))
 
 
 def test_how_much_a_held_document_would_change_is_said_in_german() -> None:

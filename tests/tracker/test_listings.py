@@ -159,12 +159,12 @@ class TestNewArchives:
         other = ListedFile(NAME, 1_234, A.modified)
         (finding,) = shelf.add(other, source=TWO).findings
         assert (finding.kind, finding.key) == ("size_differs", KEY)
-        assert "1,234 bytes on file source 2 (H, sftp://host.example) but 100 bytes where" in finding.message
-        assert ("`dcc data undo`" in finding.message) == is_loaded
-        assert finding.message.endswith(f"dcc retry add/{NAME}") == is_loaded
+        assert "1,234 bytes on file source 2 (H, sftp://host.example) but 100 bytes where" in str(finding.translatable)
+        assert ("`dcc data undo`" in str(finding.translatable)) == is_loaded
+        assert str(finding.translatable).endswith(f"dcc retry add/{NAME}") == is_loaded
         assert shelf.add(other, source=TWO).findings == []
         (row,) = shelf.rows(CrawlFinding)
-        assert (row.kind, row.file_name, row.message) == ("size_differs", f"add/{NAME}", finding.message)
+        assert (row.kind, row.file_name, row.message) == ("size_differs", f"add/{NAME}", str(finding.translatable))
         assert (row.session_id, row.file_source_id) == (shelf.session, TWO)
         assert shelf.rows(ZipFile)[0].size_bytes == 100
 
@@ -272,9 +272,11 @@ def test_another_size_or_time_is_reported_once_and_taken_unless_it_was_downloade
     found = shelf.add(now)
     assert (found.changed, found.known, found.new_zips) == (1, 1, [])
     (finding,) = found.findings
-    assert (finding.kind, told in finding.message) == ("changed", True)
-    assert "100 bytes, modified 2014-05-13 16:53:20 UTC" in finding.message
-    assert f"{size} bytes, modified {datetime.fromtimestamp(modified, UTC):%Y-%m-%d %H:%M:%S} UTC" in finding.message
+    assert (finding.kind, told in str(finding.translatable)) == ("changed", True)
+    assert "100 bytes, modified 2014-05-13 16:53:20 UTC" in str(finding.translatable)
+    assert f"{size} bytes, modified {datetime.fromtimestamp(modified, UTC):%Y-%m-%d %H:%M:%S} UTC" in str(
+        finding.translatable
+    )
     assert shelf.states() == [state]
     assert shelf.rows(ZipFile)[0].size_bytes == (size if told is NOT_YET else 100)
     assert [(row.size_bytes, row.modified) for row in shelf.rows(FileSourceHasZip)] == [(size, modified)]
@@ -450,8 +452,8 @@ def test_what_a_whole_listing_lists_no_more_is_proposed_once(shelf: Shelf) -> No
     shelf.add(A, B, C, D, delta=FULL)
     shelf.load()
     (finding,) = [one for one in shelf.add(C, D, delta=FULL).findings if one.kind == "withdrawal_proposed"]
-    assert "add: 2 archives of file source 1" in finding.message
-    assert "dcc data proposals" in finding.message
+    assert "add: 2 archives of file source 1" in str(finding.translatable)
+    assert "dcc data proposals" in str(finding.translatable)
     both = [(ONE, A.name, WithdrawalProposalState.OPEN), (ONE, B.name, WithdrawalProposalState.OPEN)]
     assert shelf.proposed() == both
     first = in_reading(shelf.tracker, list_proposals)[0]

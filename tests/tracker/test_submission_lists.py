@@ -327,7 +327,7 @@ def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker
     add_finding(tracker, seen, source, "changed again", zipped.za_id)
 
     def findings() -> list[str]:
-        return [finding.message for finding in in_reading(tracker, crawls.latest_findings)]
+        return [str(finding.said) for finding in in_reading(tracker, crawls.latest_findings)]
 
     def set_gone(when: datetime | None) -> None:
         execute_in(tracker, update(FileSourceHasZip).values(gone_since=when))

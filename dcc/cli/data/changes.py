@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.data_outcomes import DocumentData, FindingEntry
-    from dcc.qc.apply.upload_findings import UploadFinding
     from dcc.session.data.document_plans import DocumentPlan
     from dcc.settings import Settings
     from dcc.tracker.hostings.missing_archives import WithdrawalProposal
@@ -118,7 +117,7 @@ def _print_plan(planned: DocumentPlan, limit: int | None) -> None:
     _print_rest(plan.changed - sum(plan.removed.values()), len(rows), "value")
 
 
-def _print_findings(findings: Sequence[UploadFinding | FindingEntry], limit: int | None) -> None:
+def _print_findings(findings: Sequence[FindingEntry], limit: int | None) -> None:
     for found in findings[:limit]:
         click.echo(f"  {click.style(f'{found.rule} {found.severity.value}', fg='red')}  {printable(found.message)}")
     _print_rest(len(findings), limit, "finding")

@@ -103,7 +103,7 @@ def _json_of(found: PlatformStatus) -> dict[str, object]:
             {"zip": str(held.key), "document": held.file_name, "message": held.message} for held in found.held_documents
         ],
         "held_archives": [
-            {"zip": str(archive.key), **fields_of(archive, "owner", "hosts", "message")}
+            {"zip": str(archive.key), **fields_of(archive, "owner", "hosts", message="translatable")}
             for archive in found.unfetched_archives
         ],
         "archive_store": {
@@ -126,7 +126,7 @@ def _print_status(found: PlatformStatus) -> None:
         click.echo()
     _print_sources(found.sources)
     _print_list("Waiting to be confirmed", _held_lines(found.held_documents))
-    _print_list("Held archives", [archive.message for archive in found.unfetched_archives])
+    _print_list("Held archives", [str(archive.translatable) for archive in found.unfetched_archives])
     for count, noun, told in (
         (found.on_hold, "submission", "on hold: dcc zips --on-hold"),
         (found.quarantined, "submission", "in quarantine: dcc zips --quarantine"),
@@ -139,7 +139,7 @@ def _print_status(found: PlatformStatus) -> None:
             echo_wrapped(f"{count_of(count, noun)} {told}")
     _print_archive_store(found.stored)
     _print_list("Silent centres", [f"{centre.centre} since {centre.since:%Y-%m-%d}" for centre in found.silent])
-    _print_list("Findings", [finding.message for finding in found.findings])
+    _print_list("Findings", [str(finding.said) for finding in found.findings])
     sessions = found.sessions
     for entry in (*sessions.active, sessions.last):
         if entry is not None:

@@ -153,7 +153,7 @@ def _finding_text(finding: CrawlFindingEntry, story: SubmissionStory) -> str:
 
     is_fetched = any(download.requested >= finding.created for download in story.downloads)
     ended = " (no longer holds)" if finding.kind == CHANGED and is_fetched else ""
-    return f"{printable(finding.message)}{ended}"
+    return f"{printable(str(finding.said))}{ended}"
 
 
 def _print_moments(title: str, moments: Sequence[tuple[datetime | None, str]]) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select
 
 from dcc.databases.list_parameters import IDS
-from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Wrong, consistency_rule, in_rows
 from dcc.operations.consistency.paged_rows import document_pages, pages
 from dcc.outcomes import LEFT_OUT, STEP_LEFT_OUT
@@ -21,14 +20,9 @@ from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import waiting_runs
 from dcc.qc.contexts.builds import COLONIES, Build, recorded_basis
 from dcc.qc.contexts.context_changes import key_of
-from dcc.qc.contexts.membership import (
-    ContextKey,
-    measured_procedures,
-    present_members,
-    recorded_members,
-    shares_of_procedure,
-)
-from dcc.qc.models import CONTEXT, COUNTED, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, RUN, SHARE
+from dcc.qc.contexts.membership import ContextKey, measured_procedures, present_members, recorded_members
+from dcc.qc.contexts.recount import miscounted
+from dcc.qc.models import CONTEXT, COUNTED, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, RUN
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.tracker.models import AnException, XmlLog
@@ -128,37 +122,17 @@ _RUNS_AT_ONCE: Final = 2_000
 def context_sums(qc: Connection) -> Wrong:
     """A data context has the measurements that are counted under it, and its history says so."""
     # Adds up the measurements of one procedure at one centre at a time.
-    for centre, procedure_id in measured_procedures(qc):
-        yield from _group(qc, centre, procedure_id)
+    for group in measured_procedures(qc):
+        for key, lacking in miscounted(qc, *group).items():
+            if lacking.measurements or lacking.fingerprints:
+                number = f"{lacking.measurements:+,} beside those that it says" if lacking.measurements else "others"
+                yield _name(key), f"Its measurements were counted, and there are {number}. {_RECOUNT}"
+                continue
+            for document_id, left in lacking.parts.items():
+                if left:
+                    wrong = f"Document {document_id} has {left:+,} measurements in it beside those said."
+                    yield _name(key), f"{wrong} {_RECOUNT}"
     yield from _history(qc)
-
-
-def _group(qc: Connection, centre: str, procedure_id: str) -> Wrong:
-    number, checksum = Counter[ContextKey](), Counter[ContextKey]()
-    of_documents: Counter[tuple[int, ContextKey]] = Counter()
-    for share in shares_of_procedure(qc, centre, procedure_id):
-        number[share.key] += share.measurements
-        checksum[share.key] += share.fingerprints
-        of_documents[share.document_id, share.key] += share.measurements
-    of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
-    keys: dict[int, ContextKey] = {}
-    for row in qc.execute(select(CONTEXT).where(of_group)):
-        key = keys[row.id] = key_of(row)
-        if (row.measurements, int(row.checksum, 16)) != (number[key], checksum[key]):
-            yield (
-                _name(key),
-                f"It says that it has {count_of(row.measurements, 'measurement')} (checksum {row.checksum}); counted "
-                f"are {number[key]:,} ({checksum[key]:032x}). {_RECOUNT}",
-            )
-    parts = select(SHARE).join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)
-    for row in qc.execute(parts):
-        of_documents[row.document_id, keys[row.context_id]] -= row.measurements
-    for (document_id, key), left in of_documents.items():
-        if left:
-            yield (
-                _name(key),
-                f"Document {document_id} has {left:+,} measurements in it beside those said. {_RECOUNT}",
-            )
 
 
 def _name(key: ContextKey) -> str:

@@ -15,9 +15,9 @@ from dcc.qc.apply.ownership import ForeignData, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
     FindingCollector,
     UploadFinding,
-    UploadJudgement,
-    judge,
+    not_effective,
     not_permitted,
+    objection,
     too_long,
 )
 from dcc.qc.apply.versions import Version, current_versions, experiments_about
@@ -164,9 +164,9 @@ class DocumentEffect:
         for line, path, (name,), excess in zip(some.lines, some.paths, some.keys, some.too_long, strict=True):
             centre = str(name)
             if excess is not None:
-                self.findings.add(too_long(line, "centre element", excess)._replace(path=path))
+                self.findings.add(too_long(line, path, "centre element", excess))
             if self._foreign_data is not ForeignData.ALLOW and centre in named and not document.may_change(centre):
-                self.findings.add(not_permitted(document.action, own, centre, line)._replace(path=path))
+                self.findings.add(not_permitted(document.action, own, centre, line, path))
 
     def _take(self, some: Entries, kind: EntityKind) -> None:
         """Decide entities; those without a row do not take effect."""
@@ -178,16 +178,7 @@ class DocumentEffect:
             self._refused += len(some.keys)
             return
         offset = self.id_offsets[kind.value]
-        row_ids = [offset + (row_id or 0) for row_id in some.row_ids]
-        if self.document.action is not Action.ADD or not self._are_new(kind, some.keys):
-            self._judge(kind, some, row_ids)
-            return
-        # Nearly always so, and much faster than deciding each.
-        self.owners.add(None)
-        self.others.take_effect(some.keys, kind)
-        self._opened[kind] += len(row_ids)
-        versions = [Version(row_id, self.document_id) for row_id in row_ids]
-        self.opened[kind].update(zip(some.keys, versions, strict=True))
+        self._judge(kind, some, [offset + (row_id or 0) for row_id in some.row_ids])
 
     def _stored(self, some: Entries, kind: EntityKind) -> Entries:
         """Those with rows; the others are recorded and refused."""
@@ -197,26 +188,19 @@ class DocumentEffect:
                 self._refused += 1
                 self.owners.add(None)
                 if excess is not None:
-                    self.findings.add(too_long(line, kind.value, excess, key)._replace(path=path))
+                    self.findings.add(too_long(line, path, kind.value, excess, key))
         stored = [entry for entry in entries if entry[3] is not None]
         return Entries(kind, *(map(list, zip(*stored, strict=True)) if stored else ([], [], [], [], [])))
-
-    def _are_new(self, kind: EntityKind, keys: Sequence[Key]) -> bool:
-        """Whether all entities are new, and each is named once."""
-        different = set(keys)
-        is_there = self._current.of(kind, different) or not self.opened[kind].keys().isdisjoint(different)
-        return not is_there and len(different) == len(keys)
 
     def _judge(self, kind: EntityKind, some: Entries, row_ids: Sequence[int]) -> None:
         action, keys = self.document.action, set(some.keys)
         asked = keys | {_without_results(action, kind, key) for key in keys}
         current = self._current.of(kind, asked)
         changed = self.opened[kind]
-        for key, version in changed.items():
-            if key in asked:
-                current.pop(key, None)
-                if version is not None:
-                    current[key] = version
+        for key in asked & changed.keys():
+            current.pop(key, None)
+            if (version := changed[key]) is not None:
+                current[key] = version
         experiments: dict[Key, list[str]] = {}
         if action is Action.DELETE and kind is EntityKind.SPECIMEN:
             experiments = experiments_about(self._current.connection, keys)
@@ -225,13 +209,11 @@ class DocumentEffect:
             current_version = current.get(there_as)
             if current_version is None or current_version.document_id != self.document_id:
                 self.owners.add(current_version and current_version.document_id)
-            judgement = UploadJudgement(
-                action, kind, key, current_version, self.document_id, experiments.get(key, ()), self._current.path_of
-            )
-            finding = judge(judgement, line, row_id)
-            if finding is not None:
+            of_specimen = experiments.get(key, ())
+            found = objection(action, kind, current_version, self.document_id, of_specimen, self._current.path_of)
+            if found is not None:
                 self._refused += 1
-                self.findings.add(finding._replace(path=path))
+                self.findings.add(not_effective(found, kind, key, line, path, row_id))
                 if self.are_current:
                     self.not_current[kind].append(row_id)
                 continue

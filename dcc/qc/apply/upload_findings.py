@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
 from dcc.data_outcomes import FindingEntry
-from dcc.declarations import NO_DETAILS, ORIGIN, code_of, message_of, rule_of, stored_details
+from dcc.declarations import ORIGIN, code_of, stored_details
 from dcc.documents.origins import Origin
 from dcc.messages import Details, message
 from dcc.naming import Action
@@ -19,7 +20,7 @@ from dcc.qc.models import FINDING
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.types import TooLong
-from dcc.rules.findings import facts_of, with_value
+from dcc.rules.findings import facts_of
 from dcc.rules.upload import (
     DUPLICATE,
     EXPERIMENT_EXISTS,
@@ -33,6 +34,7 @@ from dcc.rules.upload import (
     UPLOAD_RULES,
     describe,
 )
+from dcc.runtime.json_values import fields_of
 from dcc.vocabulary import EntityKind, Severity
 
 FINDINGS_KEPT: Final = 1_000
@@ -43,39 +45,20 @@ _QUOTED: Final = 255
 _EXISTS: Final = {EntityKind.SPECIMEN: SPECIMEN_EXISTS, EntityKind.EXPERIMENT: EXPERIMENT_EXISTS}
 
 
-class UploadFinding(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class UploadFinding(FindingEntry):
     """A finding of the upload, as in the table `finding`; about the row `entity_id`, if one was written.
 
     `path` is that of its element, None for the document as a whole.
     """
 
-    code: str
-    severity: Severity
-    details: Details = NO_DETAILS
-    line: int | None = None
-    value: str | None = None
     entity_kind: str | None = None
     entity_id: int | None = None
-    path: str | None = None
-
-    @property
-    def rule(self) -> str:
-        """The id of the rule."""
-        return rule_of(self.code)
-
-    @property
-    def message(self) -> str:
-        """What is wrong and what to do, in English."""
-        return str(message_of(self.code, with_value(self.details, self.value)))
-
-    def entry(self) -> FindingEntry:
-        """The finding for reports."""
-        return FindingEntry(self.code, self.severity, self.details, self.line, self.path, self.value)
 
     def columns(self) -> dict[str, Any]:
         """The finding's columns in the table."""
-        facts = facts_of(self.code, self.details, self.value)
-        return {**self._asdict(), **facts._asdict()}
+        own = ("severity", "line", "path", "value", "entity_kind", "entity_id")
+        return fields_of(self, *own) | facts_of(self.code, self.details, self.value)._asdict()
 
 
 class FindingCollector:
@@ -92,7 +75,7 @@ class FindingCollector:
         if self._counts[finding.rule] > FINDINGS_KEPT:
             return
         if self._origin is not None and finding.line is not None:
-            finding = finding._replace(details={**finding.details, ORIGIN: self._origin.place(finding.line)})
+            finding = replace(finding, details={**finding.details, ORIGIN: self._origin.place(finding.line)})
         self._kept.append(finding)
 
     def all(self) -> tuple[UploadFinding, ...]:
@@ -102,57 +85,51 @@ class FindingCollector:
         return (*self._kept, *counted)
 
 
-class UploadJudgement(NamedTuple):
-    """The facts for deciding an entity: its current version, if any, and experiments on a specimen.
+def objection(
+    action: Action,
+    kind: EntityKind,
+    there: Version | None,
+    document_id: int,
+    experiments: Sequence[str],
+    path_of: Callable[[int], str],
+) -> tuple[str, Details] | None:
+    """Why a document's entity cannot take effect: a code, and details without the entity; None if it can.
 
-    `path_of` yields the path of a document with an id.
+    `there` is the entity's current version, `experiments` are those on a specimen; `path_of` yields the path of a
+    document with an id.
     """
-
-    action: Action
-    kind: EntityKind
-    key: Key
-    there: Version | None
-    document_id: int
-    experiments: Sequence[str]
-    path_of: Callable[[int], str]
-
-
-def judge(judged: UploadJudgement, line: int, entity_id: int) -> UploadFinding | None:
-    """Why an entity cannot take effect; None if it can."""
-    found = _reason(judged)
-    if found is None:
-        return None
-    code, details = found
-    value = None if judged.key[1] is None else str(judged.key[1])
-    known = {"entity": describe(judged.kind, judged.key), **details}
-    return UploadFinding(code, Severity.ERROR, known, line, value, judged.kind.value, entity_id)
-
-
-def _reason(judged: UploadJudgement) -> tuple[str, Details] | None:
-    """The code of the problem, and its details without the entity."""
-    version, action = judged.there, judged.action
-    rule = _EXISTS.get(judged.kind, "Q2") if action is Action.ADD else "Q3"
-    if version is None:
+    rule = _EXISTS.get(kind, "Q2") if action is Action.ADD else "Q3"
+    if there is None:
         return None if action is Action.ADD else (code_of(rule, "deleted" if action is Action.DELETE else ""), {})
-    if version.document_id == judged.document_id:
+    if there.document_id == document_id:
         return code_of(rule, TWICE_CASE), {}
     if action is Action.ADD:
-        return code_of(rule, THERE_CASE), {"document": judged.path_of(version.document_id)}
-    if not judged.experiments or action is not Action.DELETE:
+        return code_of(rule, THERE_CASE), {"document": path_of(there.document_id)}
+    if not experiments or action is not Action.DELETE:
         return None
-    named: Details = {"experiments": list(judged.experiments[:_NAMED])}
-    more = len(judged.experiments) - _NAMED
+    named: Details = {"experiments": list(experiments[:_NAMED])}
+    more = len(experiments) - _NAMED
     return ("Q4", named) if more <= 0 else (code_of("Q4", "many"), {**named, "number": more})
 
 
-def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> UploadFinding:
+def not_effective(
+    found: tuple[str, Details], kind: EntityKind, key: Key, line: int, path: str, entity_id: int
+) -> UploadFinding:
+    """The finding on an entity to which there is such an objection."""
+    code, details = found
+    value = None if key[1] is None else str(key[1])
+    known = {"entity": describe(kind, key), **details}
+    return UploadFinding(code, Severity.ERROR, known, line, path, value, None, kind.value, entity_id)
+
+
+def too_long(line: int, path: str, what: str, excess: TooLong, key: Key | None = None) -> UploadFinding:
     """The finding on a text that cannot be stored, of the entity of that key or of its whole centre element.
 
     Its value is the entity's name, as far as a finding may quote it.
     """
     value = None if key is None or key[1] is None else str(key[1])[:_QUOTED]
     details = {"kind": message(what), "length": excess.length, "column": excess.name, "limit": excess.limit}
-    return UploadFinding(NOT_STORED, Severity.ERROR, details, line, value, None if key is None else what)
+    return UploadFinding(NOT_STORED, Severity.ERROR, details, line, path, value, None, None if key is None else what)
 
 
 def late(created: date, newest: date) -> UploadFinding:
@@ -165,10 +142,11 @@ def duplicate(original: DocumentPlace) -> UploadFinding:
     return UploadFinding(DUPLICATE, Severity.WARNING, {"document": original.file_name, "archive": original.archive})
 
 
-def not_permitted(action: Action, own: str | None, centre: str, line: int) -> UploadFinding:
+def not_permitted(action: Action, own: str | None, centre: str, line: int, path: str) -> UploadFinding:
     """The finding on a centre element of a centre whose data the archive may not change."""
     case, severity = _NOT_PERMITTED[action]
-    return UploadFinding(code_of(OWNERSHIP, case), severity, {"archive": own or "unknown"}, line, centre[:_QUOTED])
+    details = {"archive": own or "unknown"}
+    return UploadFinding(code_of(OWNERSHIP, case), severity, details, line, path, centre[:_QUOTED])
 
 
 _NOT_PERMITTED: Final = {
@@ -187,7 +165,7 @@ def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding
             row.code,
             Severity(row.severity),
             stored_details(row.code, row.details, row.message),
-            *(row.line, row.value, row.entity_kind, row.entity_id, row.path),
+            *(row.line, row.path, row.value, None, row.entity_kind, row.entity_id),
         )
         for row in rows
     )

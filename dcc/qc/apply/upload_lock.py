@@ -165,24 +165,30 @@ def _hold(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> N
     upsert(connection, table, [row | holder for row in rows])
 
 
-def upsert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows with the same columns, or update existing ones; they stay locked."""
-    connection.execute(_upserted(table, tuple(rows[0]), connection.dialect.name), rows)
+def upsert(connection: Connection, table: Table, rows: list[dict[str, Any]], *, adds: bool = False) -> None:
+    """Insert rows with the same columns, or update existing ones; they stay locked.
+
+    `adds`: what is not of the key is a number, which is added to that of an existing row.
+    """
+    connection.execute(_upserted(table, tuple(rows[0]), connection.dialect.name, adds=adds), rows)
 
 
 # Made once: to make a statement takes as long as its execution.
 @lru_cache(maxsize=50)
-def _upserted(table: Table, names: tuple[str, ...], dialect: str) -> Insert:
+def _upserted(table: Table, names: tuple[str, ...], dialect: str, *, adds: bool) -> Insert:
     changed = [name for name in names if not table.c[name].primary_key]
+
+    def values(given: Any) -> dict[str, Any]:
+        return {name: table.c[name] + given[name] if adds else given[name] for name in changed}
+
     if dialect == "sqlite":
         added = sqlite.insert(table)
-        keys = list(table.primary_key)
-        return added.on_conflict_do_update(keys, set_={name: added.excluded[name] for name in changed})
+        return added.on_conflict_do_update(list(table.primary_key), set_=values(added.excluded))
     inserted = mysql.insert(table)
-    values: dict[str, Any] = {name: inserted.inserted[name] for name in changed}
-    if "acquired" in values:
-        values["acquired"] = func.greatest(func.coalesce(table.c.acquired, values["acquired"]), values["acquired"])
-    return inserted.on_duplicate_key_update(values)
+    updated = values(inserted.inserted)
+    if "acquired" in updated:
+        updated["acquired"] = func.greatest(func.coalesce(table.c.acquired, updated["acquired"]), updated["acquired"])
+    return inserted.on_duplicate_key_update(updated)
 
 
 def _names(centres: Iterable[str]) -> list[str]:

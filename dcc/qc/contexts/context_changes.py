@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from dcc.databases.list_parameters import AT_ONCE, as_json, only_compared, pairs_in, sorted_chunks
+from dcc.databases.list_parameters import only_compared, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
+from dcc.qc.apply.upload_lock import upsert
 from dcc.qc.contexts.membership import ContextKey
 from dcc.qc.models import CONTEXT, HISTORY, SHARE
-from dcc.qc.rows.bulk import insert_bulk
 from dcc.runtime.clock import utc_now
 from dcc.vocabulary import ContextEvent, ContextState
 
@@ -140,27 +140,18 @@ def _after(row: Row[Any] | None, change: ContextChange) -> tuple[ContextEvent | 
 
 def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int]) -> None:
     """Change the documents' numbers of measurements in contexts, by the ids of both."""
-    parts = sorted(changes)
-    recorded: dict[tuple[int, int], int] = {}
-    for start in range(0, len(parts), AT_ONCE):
-        rows = connection.execute(_PARTS, {"parts": as_json(parts[start : start + AT_ONCE])})
-        recorded.update(((document_id, context_id), number) for document_id, context_id, number in rows)
-    new, changed, gone = [], [], []
-    for part in parts:
-        after = recorded.get(part, 0) + changes[part]
-        row = {"of_document": part[0], "of_context": part[1], "number": after}
-        if part not in recorded:
-            new.append((*part, after))
-        elif after:
-            changed.append(row)
-        else:
-            gone.append(row)
-    if gone:
-        connection.execute(_REMOVE_PART, gone)
-    if changed:
-        connection.execute(_CHANGE_PART, changed)
-    if new:
-        insert_bulk(connection, SHARE, ("document_id", "context_id", "measurements"), new)
+    names = ("document_id", "context_id", "measurements")
+    more = [dict(zip(names, (*part, number), strict=True)) for part, number in sorted(changes.items()) if number > 0]
+    fewer = [
+        {"of_document": part[0], "of_context": part[1], "number": -number}
+        for part, number in sorted(changes.items())
+        if number < 0
+    ]
+    if more:
+        upsert(connection, SHARE, more, adds=True)
+    if fewer:
+        connection.execute(_TAKE_FROM_PART, fewer)
+        connection.execute(_REMOVE_EMPTY_PART, fewer)
 
 
 _OF_GENOTYPES: Final = select(CONTEXT).where(
@@ -171,12 +162,6 @@ _OF_GENOTYPES: Final = select(CONTEXT).where(
 )
 _CHANGE_CONTEXT: Final = update(CONTEXT).where(CONTEXT.c.id == bindparam("of_id"))
 """Sets the columns that a context's row is given."""
-_WANTED: Final = pairs_in("parts")
-_PARTS: Final = (
-    select(SHARE)
-    .select_from(_WANTED)
-    .join(SHARE, and_(SHARE.c.document_id == _WANTED.c.first, SHARE.c.context_id == _WANTED.c.second))
-)
 _THIS_PART: Final = (SHARE.c.document_id == bindparam("of_document")) & (SHARE.c.context_id == bindparam("of_context"))
-_REMOVE_PART: Final = delete(SHARE).where(_THIS_PART)
-_CHANGE_PART: Final = update(SHARE).where(_THIS_PART).values(measurements=bindparam("number"))
+_TAKE_FROM_PART: Final = update(SHARE).where(_THIS_PART).values(measurements=SHARE.c.measurements - bindparam("number"))
+_REMOVE_EMPTY_PART: Final = delete(SHARE).where(_THIS_PART, SHARE.c.measurements == 0)

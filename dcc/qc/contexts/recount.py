@@ -20,16 +20,9 @@ from dcc.qc.contexts.builds import COLONIES, Basis, Build, recorded_basis
 from dcc.qc.contexts.context_changes import ContextChanges, key_of, write_changes
 from dcc.qc.contexts.context_sums import build_contexts
 from dcc.qc.contexts.experiment_validity import update_all_validity
-from dcc.qc.contexts.membership import (
-    ContextKey,
-    correct_members,
-    measured_procedures,
-    present_members,
-    shares_of_procedure,
-)
+from dcc.qc.contexts.membership import correct_members, measured_procedures, present_members, shares_of_procedure
 from dcc.qc.contexts.overviews import rebuild_overviews
 from dcc.qc.models import CONTEXT, HISTORY, RUN, SHARE
-from dcc.vocabulary import ContextEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +58,10 @@ def _recount_all(connection: Connection, reason: str) -> tuple[int, int]:
     basis = recorded_basis(connection, Build.CONTEXTS)
     if basis:
         _correct_members(connection, basis)
-    corrected = sum(len(_correct_sums(connection, *group, reason)) for group in measured_procedures(connection))
+    corrected = sum(
+        len(write_changes(connection, miscounted(connection, *group), reason))
+        for group in measured_procedures(connection)
+    )
     return connection.scalar(select(func.count()).select_from(CONTEXT)) or 0, corrected
 
 
@@ -77,10 +73,8 @@ def _correct_members(connection: Connection, basis: Basis) -> None:
         correct_members(connection, chunk, present_members(connection, chunk, basis[COLONIES]))
 
 
-def _correct_sums(
-    connection: Connection, centre: str, procedure_id: str, reason: str
-) -> dict[ContextKey, ContextEvent]:
-    """Correct the sums of the contexts of a procedure at a centre."""
+def miscounted(connection: Connection, centre: str, procedure_id: str) -> ContextChanges:
+    """What the contexts of a procedure at a centre lack, negative for what they have too much of."""
     changes = ContextChanges()
     for share in shares_of_procedure(connection, centre, procedure_id):
         changes.add(*share)
@@ -92,4 +86,4 @@ def _correct_sums(
     parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
     for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
         changes[key_of(row)].parts[row.document_id] -= row.part
-    return write_changes(connection, changes, reason)
+    return changes

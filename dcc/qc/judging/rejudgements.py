@@ -7,9 +7,9 @@ documents that were judged before are returned; the others wait for it anyway.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime, time
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -85,13 +85,8 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     return sorted(row.id for row in rows_about(connection, _STANDING, found - set(document_ids)))
 
 
-@lru_cache(maxsize=4)
-def _touched_by(*, about_specimens: bool, unrecorded: bool) -> Sequence[Select[Any]]:
+def _touched_by(*, about_specimens: bool, unrecorded: bool) -> Iterator[Select[Any]]:
     """Queries of the documents that must be judged again because of `documents`, from the `first` to the `last`."""
-    return tuple(_touched(about_specimens=about_specimens, unrecorded=unrecorded))
-
-
-def _touched(*, about_specimens: bool, unrecorded: bool) -> Iterator[Select[Any]]:
     has_finding = partial(_has_finding, unrecorded=unrecorded)
     for side in ("opened_by", "ended_by"):
         # MariaDB uses an index with many nulls for a range only.

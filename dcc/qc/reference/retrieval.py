@@ -7,11 +7,11 @@ completely received pages. Nothing else is written; a set is checked before any 
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Final, Self
 from urllib.parse import quote
 
@@ -147,22 +147,21 @@ class _Api:
     """The answers of an API, as `pages` by address: received few at a time, and stored in the QC database."""
 
     def __init__(self, qc: Engine, settings: Settings, url: str) -> None:
-        self._qc, self._settings = qc, settings
-        self._base = url
+        self._qc, self._base = qc, url
         self._known = run_reading(qc, lambda connection: load_pages(connection, self._base))
         self.pages: dict[str, Page] = {}
         self._parsed: dict[str, object] = {}
         self._unsaved: list[Page] = []
-        self._readers: list[WebReader] = []
-        self._of_thread = threading.local()
-        self._given_up = threading.Event()
+        self._readers = [WebReader(settings) for _ in range(_AT_ONCE)]
+        self._idle: SimpleQueue[WebReader] = SimpleQueue()
+        for reader in self._readers:
+            self._idle.put(reader)
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dcc-reference")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._given_up.set()
         self._threads.shutdown(cancel_futures=True)
         for reader in self._readers:
             reader.close()
@@ -194,18 +193,12 @@ class _Api:
         run_writing(self._qc, lambda connection: save_pages(connection, pages))
 
     def _read(self, address: str) -> Page:
-        if self._given_up.is_set():
-            raise ReferenceDataError(f"{shown_source(self._base)}: given up. Refresh again.")
-        reader: WebReader | None = getattr(self._of_thread, "reader", None)
-        if reader is None:
-            reader = self._of_thread.reader = WebReader(self._settings)
-            self._readers.append(reader)
         url = url_below(self._base, quote(address, safe="/"))
+        reader = self._idle.get()
         try:
             return reader.read(url, self._known.get(shown_source(url)), _MAX_BYTES_OF_ANSWER)
-        except BaseException:
-            self._given_up.set()
-            raise
+        finally:
+            self._idle.put(reader)
 
 
 def _following(address: str, answer: object) -> Iterator[str]:

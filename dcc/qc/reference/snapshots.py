@@ -20,21 +20,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    Row,
-    ScalarSelect,
-    Select,
-    String,
-    Table,
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, Row, ScalarSelect, String, Table, delete, func, insert, select, update
 
 from dcc.databases.columns import MESSAGE_BYTES
 from dcc.databases.transactions import insert_rows
@@ -254,12 +240,8 @@ def _load_parameters(connection: Connection, snapshot_id: int) -> dict[_Variant,
 
 
 def _rows(connection: Connection, table: Table, snapshot_id: int) -> Iterator[Row[Any]]:
-    yield from connection.execute(_of_snapshot(table), {"snapshot": snapshot_id})
-
-
-@cache
-def _of_snapshot(table: Table) -> Select[Any]:
-    return select(table).where(table.c.snapshot_id == bindparam("snapshot")).order_by(*table.primary_key.columns)
+    query = select(table).where(table.c.snapshot_id == snapshot_id).order_by(*table.primary_key.columns)
+    yield from connection.execute(query)
 
 
 _LONGEST: Final = 1_024
@@ -334,7 +316,10 @@ _loading = threading.Lock()
 def active_snapshots(connection: Connection) -> dict[str, StoredSnapshot]:
     """The rows of the active snapshots, by the name of the set."""
     # Two processes that save at once on MySQL or MariaDB leave two active ones: the later one counts.
-    return {row.name: _stored(row) for row in connection.execute(_ACTIVE)}
+    return {
+        row.name: _made(StoredSnapshot, row, source=shown_source(row.source), rows=row.row_count)
+        for row in connection.execute(_ACTIVE)
+    }
 
 
 _ACTIVE: Final = (
@@ -402,19 +387,6 @@ def save(connection: Connection, snapshot: Snapshot) -> int:
             insert_bulk(connection, table, [column.name for column in table.columns], rows)
     _remove_old_ones(connection, snapshot.name)
     return snapshot_id
-
-
-def _stored(row: Row[Any]) -> StoredSnapshot:
-    return StoredSnapshot(
-        row.id,
-        row.name,
-        row.retrieved,
-        row.checked,
-        shown_source(row.source),
-        row.checksum,
-        row.row_count,
-        row.refused_at,
-    )
 
 
 def _remove_old_ones(connection: Connection, name: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -81,23 +80,10 @@ class LineLoader:
 def insert_bulk(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Insert rows, which have the values of these columns in this order, in the fastest way of the database."""
     if connection.dialect.name == "sqlite":
-        _insert_bound(connection, table, columns, rows)
+        names, marks = _columns(connection, table, columns), ", ".join("?" * len(columns))
+        connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} ({names}) VALUES ({marks})", rows)  # noqa: S608
     else:
         _load(connection, LoadedLines(table, columns), as_lines(rows))
-
-
-def _insert_bound(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Insert rows by SQLite's driver, which binds nulls as slowly as values: without columns that no row has."""
-    places = range(len(columns))
-    bound = [place for place in places if any(row[place] is not None for row in rows)]
-    # For a single column `itemgetter` makes no tuples.
-    if 1 < len(bound) < len(columns):
-        rows = list(map(itemgetter(*bound), rows))
-    else:
-        bound = list(places)
-    names = _columns(connection, table, columns)
-    marks = ", ".join("?" if place in bound else "NULL" for place in places)
-    connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} ({names}) VALUES ({marks})", rows)  # noqa: S608
 
 
 def _load(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from dcc.documents import contents
 from dcc.documents.lexical import parse_number
-from dcc.qc.rows.types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, Value, checks_by
+from dcc.qc.rows.types import Limits, NewIds, Row, Tables, Texts, TooLong, Value, too_long_text
 from dcc.vocabulary import MeasurementType
 
 MEASURED: Final = (
@@ -58,8 +58,6 @@ _NOTHING: Final = "\x1e"
 _PRIME: Final = 4_294_967_291
 """CRC-32s that differ in the same bits may have the same sum, as those of swapped values; their squares have not."""
 _MAX_HEADS: Final = 5_000
-_MAX_VALUES: Final = 30_000
-_LONG_VALUE: Final = 20
 
 
 class MeasurementRows:
@@ -72,7 +70,7 @@ class MeasurementRows:
     def __init__(self, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
         self._new_id = new_ids["measurement"]
         self._rows = tables["measurement"]
-        self._heads = _heads_by(checks_by(limits)["measurement"])
+        self._heads = _heads_by(limits["measurement"])
         self.too_long: TooLong | None = None
         self.held_text = 0
 
@@ -94,9 +92,10 @@ class MeasurementRows:
             before, after = heads[head]
             mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
             kind, name, sequence, increment, increment_status, unit, status = head
+            number = None if value is None else parse_number(value)
             # In the order of MEASURED: to look for names would slow down every measurement.
             append((new_id(), run_id, place, item, kind, name, sequence, increment, increment_status,
-                    value, _NUMBERS[value], unit, status, line, mark * mark % _PRIME))  # fmt: skip
+                    value, number, unit, status, line, mark * mark % _PRIME))  # fmt: skip
 
 
 def _measured_in(procedure: contents.Procedure) -> list[_Measured]:
@@ -122,9 +121,9 @@ def _measured_in(procedure: contents.Procedure) -> list[_Measured]:
 class _Heads(dict[_Head, tuple[str, str]]):
     """The parts of heads in fingerprints before the value and after it, by head."""
 
-    def __init__(self, check: LengthCheck) -> None:
+    def __init__(self, texts: Texts) -> None:
         super().__init__()
-        self._check = check
+        self._texts = texts
         self._too_long: dict[_Head, TooLong] = {}
 
     def __missing__(self, head: _Head) -> tuple[str, str]:
@@ -133,7 +132,7 @@ class _Heads(dict[_Head, tuple[str, str]]):
         after = [_NOTHING if text is None else text for text in ("", unit, status)]
         self[head] = constant = ("\x1f".join(before), "\x1f".join(after))
         row: dict[str, Value] = {**dict.fromkeys(MEASURED), **dict(zip(_HEAD, head, strict=True))}
-        too_long = self._check.of_row(tuple(row.values()))
+        too_long = too_long_text([tuple(row.values())], self._texts)
         if too_long is not None:
             self._too_long[head] = too_long
         return constant
@@ -151,18 +150,3 @@ class _Heads(dict[_Head, tuple[str, str]]):
 
 _heads_by = lru_cache(maxsize=2)(_Heads)
 """Shared by documents that are checked alike."""
-
-
-class _Numbers(dict[str | None, float | None]):
-    """The numbers of values; the last short ones are remembered."""
-
-    def __missing__(self, value: str | None) -> float | None:
-        number = None if value is None else parse_number(value)
-        if value is None or len(value) <= _LONG_VALUE:
-            if len(self) > _MAX_VALUES:
-                self.clear()
-            self[value] = number
-        return number
-
-
-_NUMBERS: Final = _Numbers()

@@ -156,17 +156,8 @@ class PreparedWriter:
             lines = self._lines_of_measurements(rows) if table == _MEASUREMENT else as_lines(rows)
             self._connection.execute(f"INSERT INTO {quoted(table)} VALUES (?, ?)", (last, lines))  # noqa: S608
             return
-        columns = list(zip(*rows, strict=True))
-        # Binding a null takes as long as a value: without columns that no row has.
-        bound = [
-            place
-            for place, column in enumerate(columns)
-            if column[0] is not None or any(value is not None for value in column)
-        ]
-        names = self.columns.names.get(table, _ENTRY_COLUMNS)
-        into, marks = ", ".join(quoted(names[place]) for place in bound), ", ".join("?" * len(bound))
-        statement = f"INSERT INTO {quoted(table)} ({into}) VALUES ({marks})"  # noqa: S608
-        self._connection.executemany(statement, zip(*(columns[place] for place in bound), strict=True))
+        marks = ", ".join("?" * len(rows[0]))
+        self._connection.executemany(f"INSERT INTO {quoted(table)} VALUES ({marks})", rows)  # noqa: S608
 
     def _lines_of_measurements(self, rows: Sequence[Row]) -> bytes:
         """With what they repeat of their runs, which were written before."""

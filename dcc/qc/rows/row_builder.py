@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from dcc.documents import contents
 from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
 from dcc.qc.rows.procedures import ProcedureRows, RunOwner
-from dcc.qc.rows.types import Limits, NamedRows, NewIds, Row, Tables, TooLong, Value, checks_by
+from dcc.qc.rows.types import Limits, NamedRows, NewIds, Row, Tables, TooLong, Value, too_long_text
 from dcc.vocabulary import EntityKind
 
 NUMBERED: Final = (
@@ -63,10 +64,10 @@ class RowBuilder:
         self._specimen_of = named.in_order("experiment_specimen", contents.Experiment, *of_specimen)
         self._new_ids = new_ids
         self._procedures = ProcedureRows(document_id, new_ids, tables, limits, named)
-        self._checks_by_table = checks_by(limits)
+        self._limits = limits
         measured = self._procedures.measurements
         appended: dict[str, _Appended] = {
-            **{name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()},
+            **{name: (rows, partial(too_long_text, texts=limits[name])) for name, rows in tables.items()},
             # Their texts are checked as they are added.
             "measurement": (tables["measurement"], lambda _rows: measured.too_long),
         }
@@ -87,7 +88,7 @@ class RowBuilder:
         """Begin a block; returns a text that is too long, so that its entities cannot be stored."""
         block_id = self._new_ids["centre_block"]()
         row = self._row("centre_block", block, id=block_id, document_id=self._document_id)
-        too_long = self._checks_by_table["centre_block"].of_row(row)
+        too_long = too_long_text([row], self._limits["centre_block"])
         if too_long is None:
             self._tables["centre_block"].append(row)
             self._in_block = {"block_id": block_id, "document_id": self._document_id, "centre": block.centre}
@@ -102,7 +103,7 @@ class RowBuilder:
         measured_before = len(self._tables["measurement"])
         row_id = self._new_ids[kind.value]()
         row = self._made(row_id, entity)
-        too_long = self._checks_by_table[kind.value].of_row(row)
+        too_long = too_long_text([row], self._limits[kind.value])
         for mark, (rows, check) in zip(marks, checks, strict=True):
             if too_long is None and (added := len(rows) - mark):
                 self.held_rows += added

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Value, ...]
@@ -15,12 +14,10 @@ Tables: TypeAlias = Mapping[str, list[Row]]
 """The lists to which rows are appended, by the tables' names."""
 NewIds: TypeAlias = Mapping[str, Callable[[], int]]
 """By the tables' names, functions that return the next id at each call."""
-Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
-"""By table, of each text: its index in a row, the characters that its column holds, and its name in documents."""
-
-_MANY: Final = 3
-"""Number of rows from which on it pays to check whether their texts are known."""
-_MAX_KNOWN: Final = 1_000
+Texts: TypeAlias = tuple[tuple[int, int, str], ...]
+"""Of each text of a table: its index in a row, the characters that its column holds, and its name in documents."""
+Limits: TypeAlias = Mapping[str, Texts]
+"""The texts of each table."""
 
 
 class TooLong(NamedTuple):
@@ -61,46 +58,13 @@ class NamedRows:
         return self._in_order[made_of]
 
 
-def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
-    """The length checks of each table's rows; equal limits share checks, which remember fitting texts."""
-    return _checks(tuple(limits.items()))
-
-
-@lru_cache(maxsize=4)
-def _checks(limits: tuple[tuple[str, tuple[tuple[int, int, str], ...]], ...]) -> Mapping[str, LengthCheck]:
-    return {table: LengthCheck(texts) for table, texts in limits}
-
-
-class LengthCheck:
-    """Finds the first text in a table's rows that its column cannot hold. Rows often have the same texts."""
-
-    def __init__(self, limits: tuple[tuple[int, int, str], ...]) -> None:
-        self._limits = limits
-        places = [place for place, _, _ in self._limits]
-        self._texts_of: Callable[[Row], Any] | None = itemgetter(*places) if places else None
-        self._known_to_fit: set[object] = set()
-
-    def of_rows(self, rows: Sequence[Row]) -> TooLong | None:
-        """The first text that is too long in any of the rows."""
-        if self._texts_of is None:
-            return None
-        texts = set(map(self._texts_of, rows)) if len(rows) >= _MANY else set()
-        if texts and texts <= self._known_to_fit:
-            return None
-        for row in rows:
-            if too_long := self.of_row(row):
-                return too_long
-        if len(self._known_to_fit) > _MAX_KNOWN:
-            self._known_to_fit.clear()
-        self._known_to_fit |= texts
-        return None
-
-    def of_row(self, row: Row) -> TooLong | None:
-        """A text that is too long in a row."""
-        for place, limit, name in self._limits:
+def too_long_text(rows: Iterable[Row], texts: Texts) -> TooLong | None:
+    """The first text in a table's rows that its column cannot hold."""
+    for row in rows:
+        for place, limit, name in texts:
             text = row[place]
             if isinstance(text, str) and len(text) > limit:
                 if name == "lexical":
                     name = max(json.loads(text).items(), key=lambda written: len(written[1]))[0]
                 return TooLong(name, len(text), limit)
-        return None
+    return None

@@ -318,7 +318,7 @@ def _still_uploading(
     for second in list_again(sources, session):
         if second.error is None:
             found = record_second_listing(session, second, listed[second.address.id])
-            session.notice(*(finding.message for finding in found))
+            session.notice(*(str(finding.translatable) for finding in found))
             uploading |= {finding.key for finding in found if isinstance(finding.key, SubmissionKey)}
     return uploading
 

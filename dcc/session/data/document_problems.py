@@ -8,7 +8,6 @@ from typing import Final
 from dcc.data_outcomes import FindingEntry
 from dcc.messages import Message, mark, message
 from dcc.outcomes import CONFIRMED, HELD, WAS_CONFIRMED, Problem, SubmissionKey
-from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import EntityKind, Severity
@@ -49,7 +48,7 @@ def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> lis
 def held_problem(
     key: SubmissionKey | str,
     ended: Mapping[str, int],
-    findings: Iterable[UploadFinding] = (),
+    findings: Iterable[FindingEntry] = (),
     centre: str | None = None,
 ) -> Problem:
     """The entry of a held document, with the number of entities that it would end, by kind.

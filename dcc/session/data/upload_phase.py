@@ -122,7 +122,7 @@ class Uploader:
 
     def result_of(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
-        findings = worst_first(finding.entry() for finding in applied.findings)
+        findings = worst_first(applied.findings)
         reason = None
         if applied.state is DocumentState.HELD:
             held = held_problem(document.key, applied.ended, applied.findings, document.centre)
@@ -251,7 +251,7 @@ def _changes_data(document: DueDocument) -> bool:
 
 
 def _result_of_waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
-    return DocumentResult.of_state(document, NOT_UPLOADED, reason=older.message, waits_for=older.key)
+    return DocumentResult.of_state(document, NOT_UPLOADED, reason=str(older.translatable), waits_for=older.key)
 
 
 def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> Iterator[SubmissionData]:

@@ -28,7 +28,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS
 from dcc.tracker.states import UPLOADED, UPLOADING, WITHDRAWN
-from dcc.tracker.submission_rows import archive_size, is_at, last_attempts, latest_downloads
+from dcc.tracker.submission_rows import archive_size, is_at, latest_downloads
 from dcc.vocabulary import SourceState
 
 LOADED = or_(XmlFile.phase_id > Phase.UPLOAD, is_at(XmlFile, UPLOADING, UPLOADED))
@@ -70,13 +70,17 @@ _WITHDRAWN: Final = (
 )
 
 
-_HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_(IDS))
+_HOSTINGS = (
+    select(FileSourceHasZip.za_id, FileSourceHasZip.id)
+    .join(ZipDownload)
+    .where(FileSourceHasZip.za_id.in_(IDS))
+    .order_by(ZipDownload.id)
+)
 
 
 def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, int]:
     """The hosting from which each submission was downloaded last; without those never downloaded."""
-    latest = {download: za_id for za_id, download in last_attempts(connection, za_ids).items()}
-    return {latest[download]: hosting for download, hosting in rows_about(connection, _HOSTING_OF, latest)}
+    return dict(rows_about(connection, _HOSTINGS, za_ids))
 
 
 _SIZES: Final = select(ZipDownload.id, archive_size()).where(ZipDownload.id.in_(IDS))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, bindparam, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc.databases.list_parameters import IDS, narrowed, rows_about
+from dcc.databases.list_parameters import rows_with
 from dcc.outcomes import CrawlOutcome, Problem, SubmissionKey
 from dcc.phases import UNFAILED, UNFINISHED, Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
@@ -180,8 +179,7 @@ def load_waiting(
     another source. `by_name` (a person asks for them) includes bad copies: a good one may have the same size and time.
     `sources`, `za_ids` and `centres` restrict the result.
     """
-    query = narrowed(_plan_query(sources), _WAITS)
-    hostings = by_archive(_rows(connection, query, sources, za_ids, centres))
+    hostings = _hostings(connection, _PLANNED.where(_WAITS), sources, za_ids, centres)
     planned = sorted(_plans(connection, hostings, by_name=by_name), key=lambda plan: plan.failures)
     return Waiting(planned, unfetched_of(hostings), delegated_of(hostings))
 
@@ -190,8 +188,7 @@ def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
 ) -> list[PlannedSubmission]:
     """The plans of `load_waiting`, for submissions in any state."""
-    rows = _rows(connection, _plan_query(sources), sources, za_ids)
-    return _plans(connection, by_archive(rows), by_name=by_name)
+    return _plans(connection, _hostings(connection, _PLANNED, sources, za_ids), by_name=by_name)
 
 
 def load_plans_among(
@@ -201,19 +198,9 @@ def load_plans_among(
     condition: ColumnElement[bool],
     centres: Collection[str] | None,
 ) -> list[PlannedSubmission]:
-    """The plans of `load_waiting`, for submissions in any state whose `id` a subquery has; with a condition.
-
-    Subquery and condition are constants.
-    """
-    rows = _rows(connection, _among(_plan_query(sources), among, condition), sources, centres=centres)
-    return _plans(connection, by_archive(rows))
-
-
-@lru_cache(maxsize=8)
-def _among(
-    query: Select[*tuple[Any, ...]], among: Subquery, condition: ColumnElement[bool]
-) -> Select[*tuple[Any, ...]]:
-    return query.join(among, among.c.id == ZipAction.id).where(condition)
+    """The plans of `load_waiting`, for submissions in any state whose `id` a subquery has; with a condition."""
+    query = _PLANNED.join(among, among.c.id == ZipAction.id).where(condition)
+    return _plans(connection, _hostings(connection, query, sources, centres=centres))
 
 
 def load_interrupted(connection: Connection) -> list[StagedSubmission]:
@@ -283,23 +270,17 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
     }
 
 
-def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
-    """Submissions with each of their live hostings, best first; one row for each hosting. To be read by `_rows`."""
-    return _PLANNED if sources is None else narrowed(_PLANNED, _AT_SOURCES)
-
-
-def _rows(
+def _hostings(
     connection: Connection,
     query: Select[*tuple[Any, ...]],
     sources: set[int] | None,
     za_ids: Sequence[int] | None = None,
     centres: Collection[str] | None = None,
-) -> Iterable[Any]:
-    """The rows of a constant query made of `_plan_query`, of some submissions and centres, or of all."""
-    given = {} if sources is None else {"sources": sorted(sources)}
-    if za_ids is None:
-        return connection.execute(of_names_in(query, centres), given)
-    return rows_about(connection, of_names_in(narrowed(query, _IS_ASKED_FOR), centres), za_ids, **given)
+) -> dict[int, list[Any]]:
+    """The live hostings of submissions, best first, by a query that adds to `_PLANNED`; `load_waiting` restricts it."""
+    if sources is not None:
+        query = query.where(FileSource.id.in_(sorted(sources)))
+    return by_archive(rows_with(connection, of_names_in(query, centres), ZipAction.id, za_ids))
 
 
 def _planned() -> Select[*tuple[Any, ...]]:
@@ -356,7 +337,7 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
 def _plans(
     connection: Connection, rows: Mapping[int, Sequence[Any]], *, by_name: bool = False
 ) -> list[PlannedSubmission]:
-    """A plan of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
+    """A plan of the rows of `_PLANNED` for each submission that can be fetched, in the rows' order."""
     known = {za_id: [_hosting(row, by_name=by_name) for row in _fetchable(some)] for za_id, some in rows.items()}
     unbound = [
         za_id
@@ -432,6 +413,4 @@ _TO_FALL_BACK: Final = select(ZipAction.id).where(
 )
 _INTERRUPTED: Final = _interrupted_query()
 _PLANNED: Final = _planned()
-_AT_SOURCES: Final = FileSource.id.in_(bindparam("sources", expanding=True))
 _WAITS: Final = and_(is_at(ZipAction, WAITING), ~is_on_hold())
-_IS_ASKED_FOR: Final = ZipAction.id.in_(IDS)

@@ -145,11 +145,6 @@ class UnfetchedArchive:
         }
 
     @property
-    def message(self) -> str:
-        """The message for a wrangler, in English."""
-        return str(self.translatable)
-
-    @property
     def translatable(self) -> Message:
         """The message for a wrangler."""
         return Message(_UNFETCHED_AND_WHAT_TO_DO if self.declined is None else _DECLINED_BY, self.details)
@@ -245,7 +240,7 @@ def unfetched_archives(
 def not_fetched(connection: Connection, key: SubmissionKey) -> NotFoundError | None:
     """The error that an archive's documents are missing because it is not fetched; None if it may be."""
     for archive in unfetched_archives(connection, key=key):
-        return NotFoundError(f"{key} was not fetched, so it has no documents. {archive.message}")
+        return NotFoundError(f"{key} was not fetched, so it has no documents. {archive.translatable}")
     return None
 
 
@@ -305,7 +300,7 @@ def decline_archive(connection: Connection, key: SubmissionKey, *, declined_by: 
         )
     (archive,) = found
     if archive.declined is not None:
-        raise ConfigurationError(archive.message)
+        raise ConfigurationError(str(archive.translatable))
     values = {
         "za_id": archive.za_id,
         "declined_by": declined_by,

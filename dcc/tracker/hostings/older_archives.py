@@ -86,11 +86,6 @@ class OlderArchive:
         text = waits_for_held if self.is_held else waits_for_hold if self.is_on_hold else waits
         return message(text, archive=str(self.key), centre=self.centre)
 
-    @property
-    def message(self) -> str:
-        """The message about an archive that waits for it, in English."""
-        return str(self.translatable)
-
 
 class _Open(NamedTuple):
     """An archive that has neither passed validation nor finally failed, has held documents, or is on hold."""

@@ -195,7 +195,7 @@ def _why_not(row: Any, key: SubmissionKey, declined: Decline | None) -> str:
         return f"{source} does not list it any more"
     if not row.may_be_taken:
         unfetched = UnfetchedArchive(row.za_id, key, row.owner or "", (row.centre,), declined)
-        return f"{source} is of another centre: {unfetched.message}"
+        return f"{source} is of another centre: {unfetched.translatable}"
     if row.missed_since is not None:
         return f"{source} did not list it the last time"
     if row.uploading_since is not None:

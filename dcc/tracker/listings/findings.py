@@ -48,11 +48,6 @@ class ListingFinding:
     za_id: int | None
     translatable: Message
 
-    @property
-    def message(self) -> str:
-        """What it says, in English."""
-        return str(self.translatable)
-
 
 def _time(seconds: int | None) -> Message:
     if seconds is None:

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, update
 
 from dcc.databases.columns import UtcDateTime
-from dcc.databases.list_parameters import IDS, narrowed
+from dcc.databases.list_parameters import IDS
 from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError
 from dcc.runtime.clock import utc_now
@@ -72,7 +72,7 @@ def load_addresses(
     """
     query = _CRAWLABLE if only_crawlable else SOURCES
     if ids is not None:
-        query = narrowed(query, _IS_ASKED_FOR)
+        query = query.where(FileSource.id.in_(IDS))
     keys = group_pairs(
         (row.file_source_id, f"{row.key_type} {row.key_base64}") for row in connection.execute(_HOST_KEYS)
     )
@@ -175,7 +175,6 @@ SOURCES: Final = (
     .order_by(FileSource.id)
 )
 _CRAWLABLE: Final = SOURCES.where(in_use())
-_IS_ASKED_FOR: Final = FileSource.id.in_(IDS)
 _HOST_KEYS: Final = select(HostKeyRow.file_source_id, HostKeyRow.key_type, HostKeyRow.key_base64).order_by(
     HostKeyRow.id
 )
