@@ -93,7 +93,7 @@ def test_an_archive_of_unusual_size_is_told_and_shown_for_a_week(dcc: Dcc) -> No
     folder = dcc.collect({f"add/H.{stem}.impc.zip": specimens(stem=stem) for stem in stems})
     large = "add/H.2013-11-01.1.impc.zip"
     folder.put(large, specimens(stem="2013-11-01.1") | {"noise.bin": os.urandom(300_000)})
-    unusual = f"{large} has 300,"
+    unusual = f"{large} has a size of 300."
     assert unusual in dcc("crawl", exit_code=1).stdout
     for _ in range(2):
         assert unusual in dcc("status").stdout
