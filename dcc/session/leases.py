@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from dcc.databases.list_parameters import IDS
 from dcc.databases.transactions import insert_rows
@@ -42,13 +42,6 @@ _ENDING_SECONDS: Final = 60
 _LOCK: Final = SessionLock.__table__
 _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
 _OWN_LOCKS: Final = _LOCKS.where(_LOCK.c.id.in_(IDS)).with_for_update()
-_HOLD: Final = (
-    update(_LOCK)
-    .where(_LOCK.c.id == bindparam("lock"))
-    .values(acquired=func.current_timestamp(), heartbeat=func.current_timestamp())
-)
-"""The columns of its parameters are changed, too."""
-_BEGAN: Final = select(CrawlingSession.start_time).where(CrawlingSession.id == bindparam("session"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +195,11 @@ def acquire_lease(
         session_id = insert_rows(connection, CrawlingSession.__table__, [row])[0]
     else:
         lock_id, session_id = resumed, leases[resumed].session
-    _hold(connection, lock_id, session_id, holder)
-    began = connection.execute(_BEGAN, {"session": session_id}).scalar_one()
+    process, now = Process.this(), func.current_timestamp()
+    taken = {"session_id": session_id, "holder": holder, "host": process.host, "pid": process.pid}
+    holding = update(_LOCK).values(pid_started=process.started, acquired=now, heartbeat=now, **taken)
+    connection.execute(holding.where(_LOCK.c.id == lock_id))
+    began = connection.scalars(select(CrawlingSession.start_time).where(CrawlingSession.id == session_id)).one()
     return AcquiredSession(session_id, began, group, lock_id, tuple(dead), tuple(left_open))
 
 
@@ -217,12 +213,6 @@ def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[
     new = max(ids) + 1
     connection.execute(insert(_LOCK).values(id=new))
     return new
-
-
-def _hold(connection: Connection, lock_id: int, session_id: int, holder: str) -> None:
-    process = Process.this()
-    taken = {"session_id": session_id, "holder": holder, "host": process.host, "pid": process.pid}
-    connection.execute(_HOLD, {"lock": lock_id, "pid_started": process.started, **taken})
 
 
 def start_columns() -> dict[str, object]:
@@ -241,38 +231,23 @@ def finish_session(connection: Connection, session_id: int, broke_off: EndReason
     is_cancelled = broke_off in (EndReason.STOPPED, EndReason.TIME_LIMIT)
     if broke_off is not None:
         end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
-    given = {"session": session_id, "now": now}
+    of_session = SessionTask.session_id == session_id
+    comment = func.substr(SessionTask.comment + (f": {why}" if why else ""), 1, COMMENT_LENGTH)
     cut_short = int(TaskStatus.CANCELLED if is_cancelled else TaskStatus.FAILED)
-    connection.execute(_END_OF_TASKS, given | {"ended": cut_short, "why": f": {why}" if why else ""})
-    failed, worst = connection.execute(_FAILED_TASKS, given).one()
+    end_of_tasks = update(SessionTask).values(finish_time=now, status=cut_short, comment=comment)
+    connection.execute(end_of_tasks.where(of_session, SessionTask.finish_time.is_(None)))
+    tasks = select(func.min(SessionTask.phase_id), func.max(SessionTask.status))
+    failed, worst = connection.execute(tasks.where(of_session, SessionTask.status != int(TaskStatus.SUCCEEDED))).one()
     reached = failed or (Phase.DOWNLOAD if broke_off else SessionStatus.SUCCEEDED)
     status = int(SessionStatus.CANCELLED if is_cancelled else reached)
     reason = broke_off
     if reason is None:
         by_tasks = EndReason.DISK if worst == TaskStatus.LACKED_ROOM else EndReason.FAULTS
         reason = EndReason.FINISHED if failed is None else by_tasks
-    connection.execute(_END_OF_SESSION, given | {"ended": status, "reason": reason.value})
+    end = update(CrawlingSession).values(finish_time=now, status=status, end_reason=reason.value)
+    connection.execute(end.where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None)))
     record_statistics(connection, session_id)
     return reason
-
-
-_END_OF_TASKS: Final = (
-    update(SessionTask)
-    .where(SessionTask.session_id == bindparam("session"), SessionTask.finish_time.is_(None))
-    .values(
-        finish_time=bindparam("now"),
-        status=bindparam("ended"),
-        comment=func.substr(SessionTask.comment + bindparam("why"), 1, COMMENT_LENGTH),
-    )
-)
-_FAILED_TASKS: Final = select(func.min(SessionTask.phase_id), func.max(SessionTask.status)).where(
-    SessionTask.session_id == bindparam("session"), SessionTask.status != int(TaskStatus.SUCCEEDED)
-)
-_END_OF_SESSION: Final = (
-    update(CrawlingSession)
-    .where(CrawlingSession.id == bindparam("session"), CrawlingSession.finish_time.is_(None))
-    .values(finish_time=bindparam("now"), status=bindparam("ended"), end_reason=bindparam("reason"))
-)
 
 
 def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]]) -> dict[int, Lease]:

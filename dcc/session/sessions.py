@@ -56,15 +56,10 @@ T = TypeVar("T")
 STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, SessionTimeLimitError)
 """Errors after which a session does nothing more, whatever it was doing."""
 
-# Made once: a session sends most of them with every write.
+# Made once: a session sends them with every write.
 _MINE: Final = (SessionLock.id == bindparam("lock_id")) & (SessionLock.holder == bindparam("holder_name"))
 _OWN_LEASE: Final = select(SessionLock.id).where(_MINE).with_for_update()
 _RENEWAL: Final = update(SessionLock).values(heartbeat=func.current_timestamp()).where(_MINE)
-_END_OF_TASK: Final = (
-    update(SessionTask)
-    .where(SessionTask.id == bindparam("task"))
-    .values(finish_time=bindparam("now"), status=bindparam("ended"))
-)
 
 
 class Session:
@@ -215,8 +210,8 @@ class Session:
 
     def finish_task(self, task_id: int, status: TaskStatus) -> None:
         """Record how a task ended; a failed one, or one for which a disk was full, decides why the session ended."""
-        given = {"task": task_id, "now": utc_now(), "ended": int(status)}
-        self.write(lambda connection: connection.execute(_END_OF_TASK, given) and None)
+        end = update(SessionTask).values(finish_time=utc_now(), status=int(status)).where(SessionTask.id == task_id)
+        self.write(lambda connection: connection.execute(end) and None)
 
 
 class AroundSession(Protocol):

@@ -93,11 +93,10 @@ class TestSourceThreads:
         """A session waited for the transfer for ever."""
         fault = TypeError("a fault of the platform")
 
-        class Faulty:
-            def connection(self, key: object, hosting: object) -> None:
-                raise fault
+        def raise_fault(_key: object, _hosting: object) -> None:
+            raise fault
 
-        source = sources.source(from_workers=Faulty())
+        source = sources.source(from_workers=raise_fault)
         for transfer in transfers_of(5):
             source.put(transfer)
         assert {end.error for end in sources.ends(5) if isinstance(end, TransferFailed)} == {fault}

@@ -11,7 +11,7 @@ from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, receive
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import PrefetchedArchives, SourceDownloads
+from dcc.session.fetching.downloads import SourceDownloads
 from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed, TransferNotBegun
 from dcc.session.fetching.transfer_speed import SpeedLimits
 from dcc.settings import Settings
@@ -163,7 +163,10 @@ class Sources:
         return connection
 
     def source(
-        self, number: int = 1, from_workers: PrefetchedArchives | None = None, connection_slots: Any = None
+        self,
+        number: int = 1,
+        from_workers: Callable[..., Connection | None] | None = None,
+        connection_slots: Any = None,
     ) -> SourceDownloads:
         address = SourceAddress(number, "H", SourceProtocol.SFTP, "same.host", f"user{number}", SecretStr("x"), "")
         tell = self.messages.put

@@ -103,7 +103,7 @@ class Coordinator:
             staging=staging,
             download_slots=DownloadSlots(settings.downloaders),
             tell=self._tell_of_transfer,
-            from_workers=from_workers,
+            from_workers=None if from_workers is None else from_workers.connection,
             connection_slots=session.connection_slots,
         )
         sources = {number: SourceQueue(downloads(address)) for number, address in addresses.items()}

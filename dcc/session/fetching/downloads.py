@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dcc.errors import (
     CertificateRefusedError,
@@ -65,21 +65,13 @@ class DownloadsStopped(Exception):  # noqa: N818 - not an error: the session is 
     """The session is stopping; the transfer is left where it is."""
 
 
-class PrefetchedArchives(Protocol):
-    """Archives that workers have fetched."""
-
-    def connection(self, key: SubmissionKey, hosting: Hosting) -> Connection | None:
-        """The replacement of a connection, if a worker fetched the copy."""
-        ...
-
-
 class SourceDownloads:
     """The threads that download from one source.
 
     A source is given up, and used no more in the session, after `source_failure_limit` failed connections or stalled
     transfers in a row. So it is if it refuses the login or cannot prove its identity. The threads call `tell` with each
     TransferEvent; `download_slots` limits the transfers of all sources, and `connection_slots` the connections of all
-    sessions and workers.
+    sessions and workers. `from_workers` gives the replacement of a connection, if a worker fetched the copy.
     """
 
     def __init__(
@@ -89,7 +81,7 @@ class SourceDownloads:
         staging: Staging,
         download_slots: DownloadSlots,
         tell: Callable[[TransferEvent], object],
-        from_workers: PrefetchedArchives | None = None,
+        from_workers: Callable[[SubmissionKey, Hosting], Connection | None] | None = None,
         connection_slots: ConnectionSlots | None = None,
     ) -> None:
         self._from_workers, self._connection_slots = from_workers, connection_slots
@@ -212,10 +204,8 @@ class SourceDownloads:
 
     def _took_from_workers(self, worker: int, item: Transfer, slot: DownloadSlot) -> bool:
         """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
-        if self._from_workers is None:
-            return False
         try:
-            connection = self._from_workers.connection(item.key, item.hosting)
+            connection = None if self._from_workers is None else self._from_workers(item.key, item.hosting)
         except Exception as error:
             self._tell(TransferStarted(item))
             self._transfer_failed(item, error)
