@@ -78,6 +78,9 @@ _IDS_OF_GENOTYPE = (
 _EARLIEST_BIRTH = date(1980, 1, 1)
 """No animal born earlier can be phenotyped for these projects; 1900, 1904 and 1970 are the first days of programs."""
 _TOLERANCE = 0.01
+"""How far the percentages of a level may be from 100, so that thirds of two decimals pass."""
+_DECIMALS = 6
+"""Decimals by which a sum counts: 3 * 33.33 is 99.99 only up to the errors of binary fractions."""
 _UNKNOWN_GENDER = ("no data", "intersex")
 
 
@@ -455,7 +458,7 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
         number, level = parse_number(strain.percentage), parse_integer(strain.level)
         sums[strain.level if level is None else str(level)] += float("inf") if number is None else number
     for named, total in sums.items():
-        if abs(total - 100) > _TOLERANCE:
+        if round(abs(total - 100), _DECIMALS) > _TOLERANCE:
             yield fault(specimen.line, f"{total:g}", specimen=specimen.specimen_id, level=named)
 
 
