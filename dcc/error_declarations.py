@@ -297,7 +297,10 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
     ),
     "size_differs": _centre(
         mark("Archives of one name have different sizes on two file sources"),
-        mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),
+        mark(
+            "Say which of them is right, and have the other one removed. That of the preferred source is taken, the "
+            "other only if that is bad."
+        ),
     ),
 }
 

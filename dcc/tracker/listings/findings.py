@@ -127,8 +127,8 @@ def size_message(
 ) -> Message:
     """The message about an archive with another size on another source than before; its data may be `loaded`."""
     text = mark(
-        "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
-        "source is taken. The centre says which one is right."
+        "{archive} is {size} on {source} but {new_size} where it was listed before. The copy of the preferred "
+        "source is taken, the other only if that is bad. The centre says which one is right."
     )
     if loaded:
         text = mark(
