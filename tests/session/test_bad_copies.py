@@ -97,6 +97,7 @@ def test_other_sources_are_tried_before_the_centre_is_blamed(
             assert installation.staged()[key] == other
         if len(states) == 2 and ends != "xsd done":
             assert all(f"file source {number} (MD5 " in outcome.reasons[-1].message for number in sources)
+            assert ("its .md5" in outcome.reasons[-1].message) == (ends == "zip_md5 failed")
             german = load_catalogue("de", installation.settings).tell(outcome.reasons[-1].fact)
             assert all(f"Dateiquelle {number} (MD5 " in german for number in sources)
             assert "file source" not in german

@@ -160,6 +160,11 @@ class ActiveSubmission:
         template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
+        if any(found.fault is CopyFault.CHECKSUM for found in bad_copies):
+            template = mark(
+                "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same "
+                "name, or correct its .md5."
+            )
         reason = message(template, archive=str(self.key), count=len(copies), copies=copies)
         return Problem(last.kind, reason, code=last.code)
 
