@@ -270,12 +270,12 @@ class _Checking:
             self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
             for path, file in files_of(element):
-                below = at._replace(path=at.path + path)
+                below = at._replace(path=at.path + path, parameter_status=element.status)
                 self.judge(file, below)
                 self.associations(file.associations, below)
         elif isinstance(element, SeriesMediaParameter):
             for number, media in enumerate(element.values, 1):
-                below = at._replace(path=f"{at.path}/value[{number}]")
+                below = at._replace(path=f"{at.path}/value[{number}]", parameter_status=element.status)
                 self.judge(media, below)
                 self.associations(media.associations, below)
 

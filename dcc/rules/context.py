@@ -103,7 +103,7 @@ class Context(NamedTuple):
 
     `path` is the element's, as an XPath without namespaces. `entity`, `procedure` and the definitions of IMPReSS are
     None for elements above them; the definitions also if IMPReSS is missing. `results` are those of the procedure that
-    its media may belong to.
+    its media may belong to. `parameter_status` is that of the parameter which has the element among its media.
     """
 
     document: DocumentContext
@@ -115,6 +115,7 @@ class Context(NamedTuple):
     procedure: Procedure | None = None
     procedure_definition: ProcedureDefinition | None = None
     parameter_definition: Parameter | None = None
+    parameter_status: str | None = None
     results: frozenset[ResultKey] = frozenset()
 
     @property

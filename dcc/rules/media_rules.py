@@ -12,6 +12,7 @@ from dcc.rules.context import Context
 from dcc.rules.elements import result_key
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
+from dcc.rules.values import is_blank
 
 _SCHEMES = ("ftp", "sftp", "http", "https")
 _MEDIA_TYPES = frozenset(
@@ -100,10 +101,16 @@ def association_refers_to_a_result(association: ParameterAssociation, at: Contex
     ),
 )
 def media_can_be_fetched(media: MediaParameter | MediaFile | SeriesMediaValue, at: Context) -> Iterator[Fault]:
-    """The URI of media is an absolute ftp, sftp, http or https URL, and their file type a known media type."""
-    if not is_absolute_url(media.uri):
+    """The URI of media is an absolute ftp, sftp, http or https URL, and their file type a known media type.
+
+    Where their parameter has a status, both may be blank: the format requires the attributes of media that are missing.
+    """
+    may_be_blank = not is_blank(media.status if isinstance(media, MediaParameter) else at.parameter_status)
+    if not is_absolute_url(media.uri) and not (may_be_blank and is_blank(media.uri)):
         yield fault(media.line, media.uri)
-    if media.file_type is not None and media.file_type.strip().lower() not in _MEDIA_TYPES:
+    if media.file_type is None or (may_be_blank and is_blank(media.file_type)):
+        return
+    if media.file_type.strip().lower() not in _MEDIA_TYPES:
         yield fault(media.line, media.file_type, "type")
 
 

@@ -8,7 +8,15 @@ import pytest
 from lxml import etree
 
 from dcc.declarations import all_declared, rule_of
-from dcc.documents.contents import Content, Experiment, Genotype, Line, MediaSampleParameter, Specimen
+from dcc.documents.contents import (
+    Content,
+    Experiment,
+    Genotype,
+    Line,
+    MediaSampleParameter,
+    SeriesMediaParameter,
+    Specimen,
+)
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.rules.catalogue import CATALOGUE
@@ -42,6 +50,14 @@ from tests.support.integrity_cases import (
     strain,
     with_parameters,
 )
+
+
+def unfilmed(**said: Any) -> SeriesMediaParameter:
+    """A series of two films, of which the second has no file."""
+    whole = film("FILM", "1", "2", **said)
+    first, second = whole.values
+    return whole._replace(values=(first, second._replace(uri="", file_type="")))
+
 
 PLAIN = (mutant(), baseline(), experiment(), line(), simple("RANGED"))
 """What no rule objects to."""
@@ -355,6 +371,11 @@ breaks("P20", "a path", picture(uri="/data/1.jpg"))
 breaks("P20", "another scheme", picture(uri="file:///data/1.jpg"))
 breaks("P20", "unknown type", picture(file_type="jpg"))
 holds("P20", "sftp", picture(uri="sftp://h.example:2222/a/1.jpg"))
+breaks("P20", "no picture and no status", picture(uri=""))
+edge("P20", "a status in place of a picture", picture(uri="", file_type="", status="IMPC_PARAMSC_001"))
+edge("P20", "a status and a path", picture(uri="/data/1.jpg", status="IMPC_PARAMSC_001"), 1)
+edge("P20", "a status in place of one film of a series", unfilmed(status="IMPC_PARAMSC_001"))
+edge("P20", "one film of a series is missing, and its type", unfilmed(), 2)
 edge("P20", "a host and no path", picture(uri="http://h.example"), 1)
 edge("P20", "a host and an empty query", picture(uri="http://h.example/?"), 1)
 edge("P20", "a query after the root", picture(uri="https://images.example.org/?id=5"))
