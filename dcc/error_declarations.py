@@ -97,7 +97,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         "": _centre(mark("Files could not be converted into documents"), _CONVERTED),
         "column": _centre(
             mark("Columns of tables are missing, unknown or there twice"),
-            mark("Name the columns as the format of CSV tables asks, and submit the files in a new archive."),
+            mark("Name the columns as the format of tables asks, and submit the files in a new archive."),
         ),
         "converter": Declaration(
             cause=mark("The converter {converter} failed"),

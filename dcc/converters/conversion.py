@@ -17,6 +17,7 @@ from dcc.archives.entries import write_pieces
 from dcc.archives.extraction import ExtractedArchive, ExtractedDocument
 from dcc.converters.base import ConversionFault, Converter, SubmittedFile
 from dcc.converters.csv_tables import CsvTables
+from dcc.converters.json_tables import JsonTables
 from dcc.declarations import code_of, standing_at
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
@@ -41,7 +42,7 @@ _HELD: Final = 64 * 1024
 @functools.cache
 def all_converters() -> tuple[Converter, ...]:
     """Converters of installed packages, then the platform's own. Raises ConfigurationError."""
-    return (*map(made_converter, load_added(CONVERTERS)), CsvTables())
+    return (*map(made_converter, load_added(CONVERTERS)), CsvTables(), JsonTables())
 
 
 def made_converter(make: Callable[[], Converter]) -> Converter:

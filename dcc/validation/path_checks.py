@@ -42,13 +42,15 @@ if TYPE_CHECKING:
 
 _NO_TABLE = mark(
     "'{name}' is not read as a table. Rename it: the name of a table begins with specimens or experiments and ends "
-    "with .csv."
+    "with .csv or .json."
 )
 _SPREADSHEET = mark(
     "'{name}' is a spreadsheet, which is not read. Save it as CSV, under a name that begins with specimens or "
     "experiments and ends with .csv."
 )
-_NO_TABLES = dict.fromkeys((".csv", ".tsv"), _NO_TABLE) | dict.fromkeys((".xlsx", ".xls", ".ods"), _SPREADSHEET)
+_NO_TABLES = dict.fromkeys((".csv", ".json", ".tsv"), _NO_TABLE) | dict.fromkeys(
+    (".xlsx", ".xls", ".ods"), _SPREADSHEET
+)
 """What is said of files with these suffixes that no converter takes."""
 _IN_FUTURE = mark(
     "'{name}' names the date {day}, which is in the future. Name archives after the day on which the data were "

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from dcc.archives.manifest import MANIFEST_NAMES, read_manifest
 from dcc.converters.base import SubmittedFile
 from dcc.converters.conversion import convert_file
 from dcc.converters.csv_tables import CsvTables
+from dcc.converters.json_tables import JsonTables
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
@@ -125,13 +127,13 @@ def document(data: bytes) -> None:
 
 
 def table(data: bytes) -> None:
-    """A table of either kind: problems of its rows, or a document that can be validated."""
-    path, document = _folder() / "table.csv", _folder() / "converted.xml"
+    """A table of either kind and format: problems of its rows, or a document that can be validated."""
+    path, document = _folder() / "table", _folder() / "converted.xml"
     path.write_bytes(data)
-    for kind in DocumentKind:
+    for kind, converter in product(DocumentKind, (CsvTables(), JsonTables())):
         document.unlink(missing_ok=True)
-        submitted = SubmittedFile("table.csv", path, "H")
-        problems = convert_file(CsvTables(), submitted, kind, document, 10_000_000, 50)
+        submitted = SubmittedFile("table", path, "H")
+        problems = convert_file(converter, submitted, kind, document, 10_000_000, 50)
         # What XML cannot hold is found in the document.
         found = validate_document(document, kind, _schemas(), max_errors=50, max_tree_bytes=1 << 20)
         for problem in problems or found:

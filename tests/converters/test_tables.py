@@ -1,5 +1,8 @@
-"""CSV tables become the documents that say the same, and what is wrong with a table is told by row and column."""
+"""Tables become the documents that say the same, and what is wrong with a table is told by row and column."""
 
+import csv
+import io
+import json
 import re
 import sqlite3
 import time
@@ -19,6 +22,8 @@ from dcc.cli.demo.submissions import experiment_document, specimen_document
 from dcc.converters.base import SubmittedFile, element, form_of
 from dcc.converters.conversion import convert_file
 from dcc.converters.csv_tables import CsvTables
+from dcc.converters.json_tables import JsonTables
+from dcc.converters.tables import Tables
 from dcc.documents.contents import Content
 from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
@@ -42,12 +47,15 @@ DOCUMENTS = {
 }
 
 
-def converted(table: bytes, kind: DocumentKind, target: Path, centre: str | None = "H") -> tuple[Problem, ...]:
+def converted(
+    table: bytes, kind: DocumentKind, target: Path, centre: str | None = "H", converter: Tables | None = None
+) -> list[Problem]:
     """Write the document that a table becomes; what is wrong with the table."""
-    path = target.with_name("table.csv")
+    converter = converter or CsvTables()
+    path = target.with_name("table")
     path.write_bytes(table)
-    place = f"{kind}s.csv"
-    return convert_file(CsvTables(), SubmittedFile(place, path, centre), kind, target, 10**7, 100)
+    place = f"{kind}s{converter.ending}"
+    return convert_file(converter, SubmittedFile(place, path, centre), kind, target, 10**7, 100)
 
 
 def rows_of(document: Path, kind: DocumentKind) -> dict[str, list[str]]:
@@ -77,6 +85,22 @@ def test_a_table_has_the_rows_of_the_document_that_says_the_same(
     assert not converted(mark + table_of(read_document(document, kind), separator), kind, again)
     assert not validate_document(again, kind, SCHEMAS, max_errors=3, max_tree_bytes=10**7)
     assert rows_of(again, kind) == rows_of(document, kind)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_so_has_a_list_of_objects(tmp_path: Path, name: str) -> None:
+    kind, content = DOCUMENTS[name]
+    document, again = tmp_path / "document.xml", tmp_path / "again.xml"
+    document.write_bytes(content)
+    objects = json_of(table_of(read_document(document, kind)))
+    assert not converted(b"\xef\xbb\xbf" + objects, kind, again, converter=JsonTables())
+    assert not validate_document(again, kind, SCHEMAS, max_errors=3, max_tree_bytes=10**7)
+    assert rows_of(again, kind) == rows_of(document, kind)
+
+
+def json_of(table: bytes) -> bytes:
+    """A CSV table as a list of objects."""
+    return json.dumps(list(csv.DictReader(io.StringIO(table.decode(), newline="")))).encode()
 
 
 TEXTS = st.text(
@@ -114,6 +138,9 @@ def test_whatever_cells_hold_is_said_to_the_letter_and_by_its_row(
     found = [one for one in read_document(target, SPECIMEN) if one.position]
     assert [one.line for one in found] == [2, *range(2, len(contents) + 1)]
     assert [bare(one) for one in found] == [bare(one) for one in contents]
+    target = target.with_name("again.xml")
+    assert not converted(json_of(table_of(contents)), SPECIMEN, target, converter=JsonTables())
+    assert [bare(one) for one in read_document(target, SPECIMEN) if one.position] == list(map(bare, contents))
 
 
 def bare(value: Any) -> Any:
@@ -123,6 +150,11 @@ def bare(value: Any) -> Any:
     if not hasattr(value, "_fields"):
         return tuple(map(bare, value))
     return {name: bare(getattr(value, name)) for name in value._fields if name not in ("line", "position")}
+
+
+def rows(*told: Any) -> bytes:
+    """A list of objects."""
+    return json.dumps(told).encode()
 
 
 ANIMALS = "specimenID,isBaseline,gender,zygosity,litterId,pipeline,phenotypingCentre,project,DOB"
@@ -192,8 +224,8 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     "UTF-16": (SPECIMEN, ANIMALS.encode("utf-16"), [(1, "", "The row is not in UTF-8.")]),
     "open quote in the header": (SPECIMEN, b'"x', [(1, "", "The table cannot be read from here on")]),
     "open quote": (SPECIMEN, f'{ANIMALS}\n"{ANIMAL}\n'.encode(), [(2, "", "The table cannot be read from here on")]),
-    "empty": (SPECIMEN, b"", [(1, "", "The table has no rows below its header.")]),
-    "header alone": (EXPERIMENT, f"{WEIGHTS}\n".encode(), [(1, "", "The table has no rows below its header.")]),
+    "empty": (SPECIMEN, b"", [(1, "", "The table has no rows.")]),
+    "header alone": (EXPERIMENT, f"{WEIGHTS}\n".encode(), [(1, "", "The table has no rows.")]),
     "long cell": (SPECIMEN, f"{ANIMALS}\n{'x' * 200_000}".encode(), [(2, "", "field larger than field limit")]),
     "long line": (SPECIMEN, f"{ANIMALS}\n{',' * 2_000_000}".encode(), [(2, "", "a row is longer than")]),
     "row of lines": (SPECIMEN, (f"{ANIMALS}\n" + '"\n",' * 300_000).encode(), [(2, "", "a row is longer than")]),
@@ -211,6 +243,50 @@ def test_what_is_wrong_with_a_table_is_told_by_row_and_column(tmp_path: Path, ca
         assert said in problem.message
         place = f"{kind}s.csv, row {row}" + (f", column {column}" if column else "")
         assert problem.message.endswith(f"See {place}.")
+
+
+ROW = dict(zip(ANIMALS.split(","), ANIMAL.split(","), strict=True))
+JSON_FAULTS: dict[str, tuple[bytes, list[tuple[int, str, str]]]] = {
+    "unknown key": (rows(ROW, {**ROW, "colour": "grey"}), [(1, "colour", "A column 'colour' is not known.")]),
+    "twice": (b'[{"DOB": "2013-10-31", "DOB": "2013-11-01"}]', [(1, "DOB", "The row has 'DOB' twice.")]),
+    "list of texts": (
+        rows(ROW, {**ROW, "genotype": ["a"]}),
+        [(2, "genotype", "The row has a list or a value where an object belongs.")],
+    ),
+    "no objects": (b'[["H-1"]]', [(1, "", "The row has a list or a value where an object belongs.")]),
+    "no list": (b'{"specimens": []}', [(1, "", "(it is no list)")]),
+    "no JSON": (b'[\n{"specimenID": "H-1",}]', [(2, "", "The table cannot be read as a JSON list of objects")]),
+    "not UTF-8": (b'[{"specimenID": "\xfc"}]', [(1, "", "The table cannot be read as a JSON list of objects")]),
+    "deep": (b"[" * 100_000, [(1, "", "The table cannot be read as a JSON list of objects")]),
+    "half of a character": (rows({**ROW, "litterId": "\ud83d"}), [(1, "", "The row holds half of a character")]),
+    "empty": (b"[{}, {}]", [(1, "", "The table has no rows.")]),
+    "large": (b" " * (16 * 1024 * 1024 + 1), [(1, "", "The table is larger than 16.8 MB.")]),
+}
+
+
+@pytest.mark.parametrize("case", JSON_FAULTS)
+def test_what_is_wrong_with_a_list_of_objects_is_told_by_row_and_column(tmp_path: Path, case: str) -> None:
+    table, expected = JSON_FAULTS[case]
+    problems = converted(table, SPECIMEN, tmp_path / "document.xml", converter=JsonTables())
+    assert [problem.line for problem in problems] == [row for row, _, _ in expected]
+    for problem, (row, column, said) in zip(problems, expected, strict=True):
+        assert said in problem.message
+        assert problem.message.endswith(f"See specimens.json, row {row}{column and f', column {column}'}.")
+
+
+def test_objects_in_a_row_are_numbered_and_values_need_no_quotes(tmp_path: Path) -> None:
+    alleles = [
+        {"MGIGeneId": gene, "geneSymbol": "A", "MGIAlleleId": "MGI:3", "fatherZygosity": None}
+        for gene in ("MGI:1", "MGI:2")
+    ]
+    strain = {"percentage": 50.0, "MGIStrainID": "MGI:4", "gender": "female", "level": 1}
+    animal = {**ROW, "isBaseline": True, "genotype": alleles, "parentalStrain": strain}
+    target = tmp_path / "a.xml"
+    assert not converted(rows(animal, {**ROW, "colonyID": ""}), SPECIMEN, target, converter=JsonTables())
+    first, second = (one for one in read_document(target, SPECIMEN) if hasattr(one, "dob"))
+    assert (first.is_baseline, [one.mgi_gene_id for one in first.genotypes]) == ("true", ["MGI:1", "MGI:2"])
+    assert [one.percentage for one in first.parental_strains] == ["50.0"]
+    assert second.colony_id is None
 
 
 def test_the_page_about_tables_names_every_attribute() -> None:
@@ -294,3 +370,6 @@ def names() -> Iterator[tuple[str, list[DocumentKind]]]:
 @pytest.mark.parametrize(("name", "kinds"), list(names()))
 def test_tables_are_known_by_their_names(name: str, kinds: list[DocumentKind]) -> None:
     assert CsvTables().kinds(name) == kinds
+    assert JsonTables().kinds(name.lower().replace(".csv", ".JSON")) == (
+        kinds or (name == "specimens.json") * [SPECIMEN]
+    )
