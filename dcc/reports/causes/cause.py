@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -355,23 +355,17 @@ def count_causes(origins: Iterable[Facts]) -> dict[Cause, FactPlace]:
     for facts in origins:
         for key, groups in groupby(facts.groups(), attrgetter("zip_action", "zip_file")):
             counter.count_submission(facts, key, groups)
-    for sole in counter.zips.values():
-        if sole.cause is not None:
-            sole.cause.clears_zips += 1
+    for decisive in counter.zips.values():
+        if len(decisive) == 1:
+            (cause,) = decisive
+            cause.clears_zips += 1
     return counter.examples
-
-
-class _SoleCause(NamedTuple):
-    """The only cause that fails something or, where none does, the only one; None for several. Whether any fails it."""
-
-    cause: Cause | None
-    fails: bool
 
 
 class _Counter:
     def __init__(self) -> None:
         self.examples: Final[dict[Cause, FactPlace]] = {}
-        self.zips: Final[dict[tuple[str, str], _SoleCause]] = {}
+        self.zips: Final[dict[tuple[str, str], dict[Cause, bool]]] = {}
         self._causes: dict[tuple[str, str, int | None], Cause] = {}
         self._subjects: Counter[tuple[str, str]] = Counter()
 
@@ -382,17 +376,17 @@ class _Counter:
             for group in of_document:
                 cause = self._count(facts, group)
                 found[cause] = group.severity in FAILING or found.get(cause, False)
-            sole = _sole(found).cause
-            if document is not None and sole is not None:
-                sole.clears_documents += 1
+            decisive = _decisive(found)
             for cause, fails in found.items():
                 cause.documents += document is not None
+                cause.clears_documents += document is not None and decisive.keys() == {cause}
                 of_zip[cause] = fails or of_zip.get(cause, False)
         _, file_name = key
         if file_name:
             for cause in of_zip:
                 cause.zips += 1
-            self.zips[key] = _together(self.zips.get(key), _sole(of_zip))
+            # Other origins may have told of it before.
+            self.zips[key] = _decisive(self.zips.get(key, {}) | _decisive(of_zip))
 
     def _count(self, facts: Facts, group: FindingGroup) -> Cause:
         cause = self._causes.get((group.centre, group.code, group.cause)) or self._added(facts, group)
@@ -419,18 +413,9 @@ class _Counter:
         return cause
 
 
-def _sole(found: Mapping[Cause, bool]) -> _SoleCause:
+def _decisive(found: Mapping[Cause, bool]) -> dict[Cause, bool]:
+    """Those that fail something or, where none does, all: two at most, as of several none clears it alone."""
     # What is not recorded is mostly of the same causes.
     recorded = {cause: fails for cause, fails in found.items() if cause.kind != MORE_RULE}
-    failing = [cause for cause, fails in recorded.items() if fails]
-    among = failing or list(recorded)
-    return _SoleCause(among[0] if len(among) == 1 else None, bool(failing))
-
-
-def _together(one: _SoleCause | None, other: _SoleCause) -> _SoleCause:
-    """What facts of two origins come to: those that fail an archive count before those that do not."""
-    if one is None:
-        return other
-    if one.fails != other.fails:
-        return one if one.fails else other
-    return one if one.cause is other.cause else _SoleCause(None, one.fails)
+    failing = {cause: True for cause, fails in recorded.items() if fails}
+    return dict(islice((failing or recorded).items(), 2))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
-from dcc.databases.list_parameters import sorted_chunks
+from dcc.databases.list_parameters import rows_with
 from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
 from dcc.qc.apply.versions import with_experiments
@@ -36,15 +36,14 @@ class DataFacts:
         self._permitted = Permitted(connection)
 
     def groups(self) -> Iterator[FindingGroup]:
-        """The findings as the database counts them, in one statement; of zips, one for every 400."""
+        """The findings as the database counts them, in one statement; of zips, one for each chunk."""
         for condition in document_conditions(self._scope):
             rows = self._connection.execute(_grouped(condition, self._scope), execution_options={"yield_per": _PAGE})
             yield from starmap(FindingGroup, rows)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The findings of these ids, whose details have the name of a document where they were stored with its id."""
-        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in sorted_chunks(ids)]
-        found = {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
+        found = {row.id: self._example(row) for row in rows_with(self._connection, _ROWS, FINDING.c.id, ids)}
         earlier = {
             number: str(each.details["document"]) for number, each in found.items() if "document" in each.details
         }
@@ -134,11 +133,9 @@ def _after(document: int, last: int) -> ColumnElement[bool]:
 
 def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, str]:
     """The file names of documents by their ids, as messages have them."""
-    ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
-    queries = [
-        select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in sorted_chunks(ids)
-    ]
-    return {str(number): printable_detail(name) for query in queries for number, name in connection.execute(query)}
+    ids = (int(number) for number in numbers if number.isdecimal() and len(number) < 19)
+    rows = rows_with(connection, select(DOCUMENT.c.id, DOCUMENT.c.file_name), DOCUMENT.c.id, ids)
+    return {str(number): printable_detail(name) for number, name in rows}
 
 
 def _experiments_on(condition: ColumnElement[bool], scope: Scope) -> Select[Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, null, or_, select
 
-from dcc.databases.list_parameters import sorted_chunks
+from dcc.databases.list_parameters import rows_with
 from dcc.declarations import VALUE, cause_id
 from dcc.error_declarations import declared_code
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
@@ -52,7 +52,7 @@ class LogFacts:
         self._log = log
 
     def groups(self) -> Iterator[FindingGroup]:
-        """Each entry by itself; a statement, of zips one for every 400."""
+        """Each entry by itself; a statement, of zips, one for each chunk."""
         for condition in submission_conditions(self._scope):
             query = _current(self._log, condition)
             query = query.order_by(ZipFile.file_name, ZipAction.todo_id, "document", self._log.id)
@@ -63,8 +63,8 @@ class LogFacts:
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The entries of these ids."""
-        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in sorted_chunks(ids)]
-        return {row.id: _example(row) for query in queries for row in self._connection.execute(query)}
+        rows = rows_with(self._connection, _entries(self._log), self._log.id, ids)
+        return {row.id: _example(row) for row in rows}
 
     def rows(self) -> Iterator[Fact]:
         """Every entry; pages, since a connection can ask nothing else while one answer streams."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, and_, case, func, or_, select
+from sqlalchemy import Connection, Select, and_, case, func, or_, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
@@ -104,12 +104,8 @@ def skipped_entries(
     (source,) = list_sources(connection, [source_id])
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
     unfetched = unfetched_archives(connection, source_id=source_id)
-    still_uploading = select(FileSourceHasZip.za_id).where(
-        FileSourceHasZip.file_source_id == source_id,
-        FileSourceHasZip.gone_since.is_(None),
-        FileSourceHasZip.uploading_since.is_not(None),
-    )
-    uploading = set(connection.scalars(still_uploading))
+    still_uploading = FileSourceHasZip.uploading_since.is_not(None)
+    uploading = set(connection.scalars(_hosted_ids(source_id).where(still_uploading)))
     noticed: dict[bool, list[SkippedEntry]] = {False: [], True: []}
     found = (
         finding
@@ -318,8 +314,10 @@ def _counted(
 
 def _hosted(source_id: int, *columns: Any) -> Any:
     """A question about the submissions that a source hosts at present."""
-    hosted = select(FileSourceHasZip.za_id).where(
-        FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_(None)
-    )
     query = select(*columns).select_from(ZipAction).join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    return query.where(ZipAction.id.in_(hosted))
+    return query.where(ZipAction.id.in_(_hosted_ids(source_id)))
+
+
+def _hosted_ids(source_id: int) -> Select[int]:
+    hosted = FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_(None)
+    return select(FileSourceHasZip.za_id).where(*hosted)

@@ -380,63 +380,52 @@ def find_attributes(
     with texts such as `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if the server breaks off or
     stalls.
     """
-    waiting = deque(targets)
     found: dict[str, FileAttributes] = {}
-    under_way: list[HttpClient] = []
-    not_served, dismissed = threading.Event(), threading.Event()
+    helpers: list[HttpClient] = []
+    is_over = threading.Event()
 
-    def work(by: HttpClient, *ends: threading.Event) -> None:
-        while time.monotonic() < deadline and not any(end.is_set() for end in ends):
+    def work(by: HttpClient, waiting: deque[tuple[str, str]]) -> None:
+        while time.monotonic() < deadline and not is_over.is_set():
             try:
-                item = waiting.popleft()
+                name, target = waiting.popleft()
             except IndexError:
                 return
-            try:
-                found[item[0]] = _ask(by, item[1], deadline, not_served)
-            except (*FAILURES, SourceError):
-                if time.monotonic() >= deadline:
-                    return
-                waiting.append(item)
-                raise
+            found[name] = _ask(by, target, deadline, is_over)
             on_progress(f"{len(found):,} of {len(targets):,} asked for so far")
 
     def help_out() -> None:
-        with contextlib.suppress(*FAILURES, SourceError):
-            helper = connect()
-            under_way.append(helper)
-            try:
-                work(helper, not_served, dismissed)
-            finally:
-                helper.close()
+        with contextlib.suppress(*FAILURES, SourceError), contextlib.closing(connect()) as helper:
+            helpers.append(helper)
+            work(helper, together)
 
+    together = deque(targets)
     count = min(most_helpers, len(targets) // _WORTH_A_HELPER)
-    helpers = [threading.Thread(target=help_out, name="http attributes", daemon=True) for _ in range(count)]
-    for helper in helpers:
-        helper.start()
+    threads = [threading.Thread(target=help_out, name="http attributes", daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
     try:
-        work(client, not_served)
+        work(client, together)
+        until = min(time.monotonic() + _PATIENCE_SECONDS, deadline)
+        for thread in threads:
+            thread.join(max(until - time.monotonic(), 0))
+        # What helpers were not told: one may have failed, or wait for an answer still.
+        work(client, deque(item for item in targets if item[0] not in found))
+    except (*FAILURES, SourceError):
+        if time.monotonic() < deadline:
+            raise
     finally:
-        # Helpers may finish their requests, but none without an answer is waited for.
-        _join(helpers, min(time.monotonic() + _PATIENCE_SECONDS, deadline))
-        dismissed.set()
-        for each in under_way:
-            each.abandon()
-        _join(helpers, time.monotonic() + 1)
-    # The request of a helper that was dismissed.
-    work(client, not_served)
+        is_over.set()
+        for helper in helpers:
+            helper.abandon()
     if len(found) < len(targets):
         missing = len(targets) - len(found)
         log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
     return dict(found)
 
 
-def _ask(client: HttpClient, target: str, deadline: float, not_served: threading.Event) -> FileAttributes:
+def _ask(client: HttpClient, target: str, deadline: float, is_over: threading.Event) -> FileAttributes:
+    """Ask for one; no more of them are asked for where the server does not serve such requests."""
     with client.limit(max(deadline - time.monotonic(), 0)), client.ask("HEAD", target) as answer:
         if answer.status in (405, 501):
-            not_served.set()
+            is_over.set()
         return read_attributes(answer.headers) if answer.status == 200 else FileAttributes()
-
-
-def _join(helpers: Sequence[threading.Thread], until: float) -> None:
-    for helper in helpers:
-        helper.join(max(until - time.monotonic(), 0))
