@@ -31,7 +31,9 @@ def folder(dcc: Dcc) -> Folder:
     for key in (ANIMALS, WEIGHTS):
         (folder.path / key).unlink()
     # A crawl proposes, and never withdraws.
-    assert "the withdrawal of their data is proposed" in dcc("crawl", exit_code=1).stdout
+    told = dcc("crawl", exit_code=1).stdout
+    assert "add: 2 archives of file source 1 (" in told
+    assert "are gone, and the withdrawal of their data is proposed. Decide: dcc data proposals" in told
     dcc("crawl")
     return folder
 

@@ -70,12 +70,6 @@ def shown(outcome: DataOutcome | SubmissionOutcome) -> list[str]:
     return [click.unstyle(line) for line in lines]
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase >= Phase.UPLOAD])
-def test_every_phase_after_validation_is_shown(phase: Phase) -> None:
-    well = DocumentData("a.xml", DocumentKind.SPECIMEN, "H", phase, Status.DONE)
-    SessionDisplay(None, None, 0, 0).on_data(told(well, reached=phase))
-
-
 def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
     names = [f"H.2013-10-31.{number}.experiment.impc.xml" for number in range(50)]
     of_zip = invalid_archive(*names)

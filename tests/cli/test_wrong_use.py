@@ -19,7 +19,7 @@ EMAIL = "--email 'a@b.example, nonsense'"
         ("zips --since yesterday", "'yesterday' is no time such as 2026-11-21 or 2026-11-21T14:30."),
         ("rules waive P9 --until soon --reason ?", "'soon' is no date such as 2026-11-21."),
         ("crawl --downloaders 0", "0 is not in the range"),
-        ("centre add H", "dcc centre list"),
+        ("centre add H", "Centre H is registered already. See `dcc centre list`"),
         ("centre add New_Centre", "--name"),
         ("centre add H1 --name x", "ILAR"),
         ("centre add Ics --language dk", "language dk has no catalogue"),

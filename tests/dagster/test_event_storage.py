@@ -4,8 +4,9 @@ import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -27,6 +28,7 @@ from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
 from tests.support.raising import raising
 from tests.support.small_disks import small_disk
+from tests.support.threads import at_once
 
 pytestmark = pytest.mark.both_databases
 
@@ -204,21 +206,16 @@ def test_threads_that_store_and_read_at_once_lose_nothing(fresh: Fresh) -> None:
 
 def store_at_once(*storages: BatchingEventLog) -> None:
     """Store and read in several threads, by these storages of one log."""
-    failures: list[BaseException] = []
 
     def store(storage: BatchingEventLog, run_id: str) -> None:
-        try:
-            for number in range(4):
-                there = dg.AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
-                data = StepMaterializationData(there)
-                storage.store_event_batch([entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
-                storage.get_logs_for_run(run_id)
-        except BaseException as error:
-            failures.append(error)
+        for number in range(4):
+            there = dg.AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
+            data = StepMaterializationData(there)
+            storage.store_event_batch([entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
+            storage.get_logs_for_run(run_id)
 
     runs = [(storages[number % len(storages)], str(uuid.UUID(int=number))) for number in range(10)]
-    run_all([threading.Thread(target=store, args=run) for run in runs])
-    assert failures == []
+    at_once(*[partial(store, *run) for run in runs])
     assert len(storages[0].get_materialized_partitions(ASSETS[0])) == 10 * 4
 
 
@@ -322,10 +319,3 @@ def test_a_disk_that_was_full_while_the_database_of_a_run_was_made_leaves_none_t
             assert storage.get_logs_for_run(event.run_id)
             Path(storage.path_for_shard(event.run_id)).unlink()
         storage.dispose()
-
-
-def run_all(threads: Sequence[threading.Thread]) -> None:
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
 from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInstance
 
 from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
-from tests.dagster.test_event_storage import ASSETS, CHECK, RUNS, entry, run_all, some_events
+from tests.dagster.test_event_storage import ASSETS, CHECK, RUNS, entry, some_events
 from tests.support.asking import column_in
 from tests.support.databases import only_mariadb
+from tests.support.threads import at_once
 
 pytestmark = only_mariadb
 
@@ -84,8 +86,7 @@ def test_a_deadlock_is_tried_again(storage: BatchingMysqlEventLogStorage, connec
     found = column_in(connections, "SELECT asset_key FROM asset_keys ORDER BY id")
     names = list(found)
     assert len(names) == 2
-    threads = [threading.Thread(target=lock, args=(order,)) for order in (names, names[::-1])]
-    run_all(threads)
+    at_once(partial(lock, names), partial(lock, names[::-1]))
     assert len(tries) == 3
 
 

@@ -29,7 +29,7 @@ def states(tracker: Engine) -> list[str]:
 def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
     """Each with connections of its own, also what was not sent at first."""
     for state in (SendState.FAILED, SendState.SENT):
-        claims = at_once(4, lambda: Ledger(tracker).claim(ITEMS, "mail", "a@b"))
+        claims = at_once(*[lambda: Ledger(tracker).claim(ITEMS, "mail", "a@b")] * 4)
         assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
         (won,) = [claim for claim in claims if claim.items]
         assert Ledger(tracker).begin(won)

@@ -21,7 +21,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_of_many_who_want_to_tell_it_one_does_until_the_mark_is_taken_away(settings: Settings) -> None:
-    claims = at_once(8, lambda: outages.claim_tracker_outage(settings, "mail", "a@b"))
+    claims = at_once(*[lambda: outages.claim_tracker_outage(settings, "mail", "a@b")] * 8)
     (path,) = [claim for claim in claims if claim is not None]
     assert outages.outage_claims(settings) == {path}
     assert outages.outage_claim_path(settings, "mail", "a@b") == path

@@ -212,13 +212,6 @@ class TestYoungArchives:
         execute_in(careful.tracker, update(FileSourceHasZip).values(uploading_since=since))
         assert careful.run_session().zips[KEY].succeeded
 
-    @only_sqlite
-    def test_without_a_quiet_period_all_is_taken_as_it_is(self, installation: Installation, folder: Folder) -> None:
-        folder.put(KEY, modified=now())
-        began = time.monotonic()
-        assert installation.run_session().zips[KEY].succeeded
-        assert time.monotonic() - began < 5
-
 
 class TestChangedWhileFetched:
     def test_an_archive_that_grew_since_it_was_listed_is_left_to_a_later_session(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -85,12 +86,7 @@ class Running:
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._result: SessionResult | None = None
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._result = self._installation.run_session()
+        self._session = ThreadPoolExecutor(1).submit(installation.run_session)
 
     @property
     def begun(self) -> int:
@@ -104,9 +100,7 @@ class Running:
     @property
     def result(self) -> SessionResult:
         """What it yielded, once it has ended."""
-        self._thread.join(30)
-        assert self._result is not None
-        return self._result
+        return self._session.result(30)
 
 
 @pytest.fixture

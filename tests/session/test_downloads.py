@@ -303,24 +303,3 @@ def test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what
     queue = _queued(2, 1, 2, 3, 4)
     queue.keep(1, 8, 1_000)
     assert [queue.take(0) for _ in range(4)] == [3, 4, 2, 1]
-
-
-def test_who_waits_gets_what_is_put_and_hears_of_the_end() -> None:
-    queue = _queued(1)
-    taken: list[int | None] = []
-
-    def take_all() -> None:
-        while (item := queue.take(0)) is not None:
-            taken.append(item)
-
-    thread = threading.Thread(target=take_all)
-    thread.start()
-    queue.put(7)
-    while not taken:
-        assert thread.is_alive()
-    queue.stop()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
-    assert taken == [7]
-    queue.put(8)
-    assert queue.take(0) is None

@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from dcc.tracker.register import centres
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, DataInstallation, experiments, specimens
 from tests.support.prepared_processes import holding
+from tests.support.threads import at_once
 
 PATIENCE = 60
 EUROPE, AMERICA = "europe", "america"
@@ -56,26 +56,6 @@ def whole_session(installation: DataInstallation, group: str | None) -> int:
     return session.id
 
 
-def in_threads(*works: Callable[[], object]) -> None:
-    """Do works at once; the first error of any is raised."""
-    errors: list[BaseException] = []
-
-    def guarded(work: Callable[[], object]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    if errors:
-        raise errors[0]
-
-
 def without_order(ending: dict[str, Any]) -> dict[str, Any]:
     """An ending whose rows may have been written in any order."""
     return {name: sorted(rows, key=str) if isinstance(rows, list) else rows for name, rows in ending.items()}
@@ -87,19 +67,19 @@ def overviews(qc: Engine) -> list[tuple[object, ...]]:
 
 @pytest.mark.both_databases
 def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation) -> None:
-    in_threads(lambda: whole_session(grouped, EUROPE), lambda: whole_session(grouped, AMERICA))
-    at_once, shown = without_order(grouped.ending()), overviews(grouped.qc)
+    at_once(lambda: whole_session(grouped, EUROPE), lambda: whole_session(grouped, AMERICA))
+    ending, shown = without_order(grouped.ending()), overviews(grouped.qc)
     with grouped.tracker.connect() as connection:
         entries = list_sessions(connection)
         touched = {entry.group: session_submission_ids(connection, entry) for entry in entries}
         zips = {group: {one.centre for one in session_submissions(connection, ids)} for group, ids in touched.items()}
     assert {entry.outcome for entry in entries} == {"finished"}
     assert zips == {EUROPE: {"H"}, AMERICA: {"J"}}
-    states = set(at_once["documents"].values())
+    states = set(ending["documents"].values())
     assert states <= {"qc pending", "qc done", "data failed"}
     # A session of all finds nothing left to do.
     whole_session(grouped, None)
-    assert (without_order(grouped.ending()), overviews(grouped.qc)) == (at_once, shown)
+    assert (without_order(grouped.ending()), overviews(grouped.qc)) == (ending, shown)
 
 
 def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataInstallation) -> None:
@@ -220,5 +200,5 @@ def test_what_two_sessions_must_not_do_at_once_they_do_one_after_the_other(group
             outcomes = [crawl.outcome for crawl in crawl_file_sources(session)]
             assert outcomes == ["ok"]
 
-    in_threads(lambda: crawl(EUROPE), lambda: crawl(AMERICA))
+    at_once(lambda: crawl(EUROPE), lambda: crawl(AMERICA))
     assert len(grouped.states()) == 7

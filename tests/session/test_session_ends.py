@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -227,22 +228,20 @@ def test_a_database_that_is_killed_and_started_again_costs_only_time(
 ) -> None:
     """MariaDB dies by SIGKILL in the middle of a session, which cannot renew its lease meanwhile."""
     leased = installation.with_settings(lease_timeout=8.0)
-    killed, results = threading.Event(), []
+    killed = threading.Event()
 
     def die() -> None:
         mariadb.kill()
         killed.set()
 
-    with once_before(ArchiveChecker, "validate", die):
-        session = threading.Thread(target=lambda: results.append(leased.run_session()))
-        session.start()
+    with once_before(ArchiveChecker, "validate", die), ThreadPoolExecutor(1) as pool:
+        session = pool.submit(leased.run_session)
         assert killed.wait(30)
         try:
             wait_until(lambda: "The lock of session 1 could not be renewed" in caplog.text)
         finally:
             mariadb.start()
-        session.join(30)
-    assert sorted(results[0].zips) == KEYS
+    assert sorted(session.result().zips) == KEYS
     as_if_nothing_had_happened(installation, folder)
     assert PASSWORD not in caplog.text
 

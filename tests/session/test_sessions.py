@@ -3,7 +3,6 @@
 import os
 import sqlite3
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -31,9 +30,8 @@ from dcc.tracker.session_statuses import SessionStatus, TaskStatus
 from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.databases import only_sqlite
 from tests.support.raising import raising
+from tests.support.threads import at_once
 from tests.support.waiting import wait_until
-
-PATIENCE = 20.0
 
 
 def _rows(tracker: Engine, model: type) -> list[Row[Any]]:
@@ -60,25 +58,17 @@ def _leased(settings: Settings, seconds: float) -> Settings:
 class TestOneAtATime:
     @pytest.mark.both_databases
     def test_of_many_that_open_at_once_one_is_let_in(self, tracker: Engine, settings: Settings) -> None:
-        together, over = threading.Barrier(6), threading.Event()
         outcomes: list[str] = []
 
         def contend() -> None:
-            together.wait()
             try:
                 with open_session(tracker, settings):
                     outcomes.append("in")
-                    assert over.wait(PATIENCE)
+                    wait_until(lambda: len(outcomes) == 6)
             except SessionActiveError:
                 outcomes.append("refused")
 
-        threads = [threading.Thread(target=contend) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: len(outcomes) == 6)
-        over.set()
-        for thread in threads:
-            thread.join(PATIENCE)
+        at_once(*[contend] * 6)
         assert sorted(outcomes) == ["in", *["refused"] * 5]
 
 

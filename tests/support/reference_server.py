@@ -42,9 +42,9 @@ class ReferenceServer(ThreadedServer):
         return found
 
 
-def api_pages(answers: Mapping[str, object], base: str = "/impress") -> dict[str, bytes]:
-    """Answers by their address as pages under a path."""
-    return {f"{base}/{address}": json.dumps(answer).encode() for address, answer in answers.items()}
+def api_pages(answers: Mapping[str, object]) -> dict[str, bytes]:
+    """Answers by their address as pages under `/impress`."""
+    return {f"/impress/{address}": json.dumps(answer).encode() for address, answer in answers.items()}
 
 
 class _Handler(QuietHandler):

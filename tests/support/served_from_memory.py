@@ -127,9 +127,9 @@ def transfers_of(count: int, source_id: int = 1) -> list[Transfer]:
 class Sources:
     """Sources that serve from memory, whose transfers can be held up, and what their threads told."""
 
-    def __init__(self, staging: Staging, settings: Settings, slots: int = 8) -> None:
+    def __init__(self, staging: Staging, settings: Settings) -> None:
         self.staging, self.settings = staging, settings
-        self.download_slots = DownloadSlots(slots)
+        self.download_slots = DownloadSlots(8)
         self.messages: queue.SimpleQueue[TransferEvent] = queue.SimpleQueue()
         self.go = threading.Event()
         self.go.set()

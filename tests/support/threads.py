@@ -1,4 +1,4 @@
-"""The same work done by several threads at once."""
+"""Work that is done by several threads at once."""
 
 import threading
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def at_once(number: int, work: Callable[[], T]) -> list[T]:
-    """What each of so many threads returned, which all begin at the same moment; raises what one of them raised."""
-    ready = threading.Barrier(number)
+def at_once(*works: Callable[[], T]) -> list[T]:
+    """What each work returned, by a thread each, which all begin at the same moment; raises what one of them raised."""
+    ready = threading.Barrier(len(works))
 
-    def begin() -> T:
+    def begin(work: Callable[[], T]) -> T:
         ready.wait(30)
         return work()
 
-    with ThreadPoolExecutor(number) as pool:
-        return [done.result() for done in [pool.submit(begin) for _ in range(number)]]
+    with ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(begin, works))

@@ -154,9 +154,9 @@ class CeleryWorker:
     def said(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
 
-    def wait_until_ready(self, seconds: float = 120) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until it takes batches."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + 120
         while " ready." not in self.said()[self._said_before :]:
             assert self.process.poll() is None, self.said()
             assert time.monotonic() < deadline, self.said()

@@ -105,7 +105,7 @@ def test_a_kind_of_error_has_one_row_whoever_needs_it_first(tracker: Engine) -> 
         works = [partial(exception_id, name=kind, description="Text.") for kind in ("AError", "BError", "CError")]
         return [run_writing(tracker, work, patience_seconds=30) for work in works]
 
-    results = at_once(8, record)
+    results = at_once(*[record] * 8)
     assert all(ids == results[0] for ids in results)
     assert count_in(tracker, AnException) == 3
 

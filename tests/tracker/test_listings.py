@@ -448,28 +448,14 @@ def test_what_each_strategy_records(
     assert len(shelf.proposed()) == proposed
 
 
-def test_what_a_whole_listing_lists_no_more_is_proposed_once(shelf: Shelf) -> None:
-    shelf.add(A, B, C, D, delta=FULL)
-    shelf.load()
-    (finding,) = [one for one in shelf.add(C, D, delta=FULL).findings if one.kind == "withdrawal_proposed"]
-    assert "add: 2 archives of file source 1" in str(finding.translatable)
-    assert "dcc data proposals" in str(finding.translatable)
-    both = [(ONE, A.name, WithdrawalProposalState.OPEN), (ONE, B.name, WithdrawalProposalState.OPEN)]
-    assert shelf.proposed() == both
-    first = in_reading(shelf.tracker, list_proposals)[0]
-    assert (first.since, first.created, first.documents) == (shelf.now, shelf.now, ("document 1.xml",))
-    assert shelf.add(C, D, delta=FULL).findings == []
-    assert shelf.proposed() == both
-    assert shelf.missing() == [(ONE, one.name, True, True, False, "open") for one in (A, B)]
-    assert shelf.missing(TWO) == []
-
-
 def test_an_archive_that_comes_back_closes_its_open_proposal_and_is_proposed_when_it_goes_again(
     shelf: Shelf,
 ) -> None:
     shelf.add(A, B, delta=FULL)
     shelf.load()
     shelf.add(B, delta=FULL)
+    (first,) = in_reading(shelf.tracker, list_proposals)
+    assert (first.since, first.created, first.documents) == (shelf.now, shelf.now, ("document 1.xml",))
     # On any source: whoever hosts it, it is not gone.
     shelf.add(A, source=TWO, delta=ADDITIVE)
     assert shelf.proposed(*WithdrawalProposalState) == [(ONE, A.name, WithdrawalProposalState.CAME_BACK)]

@@ -55,14 +55,6 @@ def test_a_code_that_file_names_cannot_hold_is_refused(tracker: Engine) -> None:
             add_centre(tracker, code, full_name="Some centre")
 
 
-def test_a_centre_is_registered_once_whether_the_platform_knows_it_or_not(tracker: Engine) -> None:
-    add_centre(tracker, "Zz", full_name="Some centre")
-    add_centre(tracker, "H")
-    for code in ("Zz", "H"):
-        with pytest.raises(ConfigurationError, match=f"{code} is registered already"):
-            add_centre(tracker, code)
-
-
 def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker: Engine) -> None:
     add_centre(tracker)
     source = add_source(tracker)
