@@ -72,7 +72,7 @@ class CrawlEntry(CrawlCounts):
 
 @dataclass(frozen=True, slots=True)
 class CrawlFindingEntry:
-    """A crawl's finding for a wrangler."""
+    """A crawl's finding for a wrangler. `ended`: of a submission's, a change that holds no longer."""
 
     session: int
     source: int
@@ -81,6 +81,7 @@ class CrawlFindingEntry:
     said: Message
     created: datetime
     za_id: int | None
+    ended: bool = False
 
     @property
     def public(self) -> Message:
@@ -205,7 +206,8 @@ def _is_hosted() -> ColumnElement[bool]:
 def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
     """Whether a finding is the last about an archive's change, and the archive still exists and was not fetched since.
 
-    A crawl reports a change once: the next one compares with this one's listing.
+    Nor is it listed again as it was when it was fetched. A crawl reports a change once: the next one compares with this
+    one's listing.
     """
     last = (
         select(func.max(CrawlFinding.id))
@@ -221,7 +223,22 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
         .correlate(CrawlFinding)
     )
     since = exists(fetches.where(ZipDownload.request >= CrawlFinding.created))
-    return and_(CrawlFinding.id.in_(last), _is_hosted(), exists(fetches), ~since)
+    any_hosting = FileSourceHasZip.__table__.alias("any_hosting")
+    last_fetch = (
+        select(func.max(ZipDownload.id))
+        .join(any_hosting, any_hosting.c.id == ZipDownload.zf_id)
+        .where(any_hosting.c.za_id == CrawlFinding.za_id)
+        .correlate(CrawlFinding)
+    )
+    as_fetched = exists(
+        fetches.where(
+            FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
+            ZipDownload.listed_size_bytes == FileSourceHasZip.size_bytes,
+            ZipDownload.listed_modified == FileSourceHasZip.modified,
+            ZipDownload.id == last_fetch.scalar_subquery(),
+        )
+    )
+    return and_(CrawlFinding.id.in_(last), _is_hosted(), exists(fetches), ~since, ~as_fetched)
 
 
 def session_findings(connection: Connection, session_id: int) -> list[CrawlFindingEntry]:
@@ -231,10 +248,11 @@ def session_findings(connection: Connection, session_id: int) -> list[CrawlFindi
 
 def findings_of_submission(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
     """The findings of all crawls about one submission, oldest first."""
-    return _findings(connection, select(CrawlFinding).where(CrawlFinding.za_id == za_id))
+    ended = and_(CrawlFinding.kind == CHANGED, ~still_changed()).label("ended")
+    return _findings(connection, select(CrawlFinding, ended).where(CrawlFinding.za_id == za_id))
 
 
-def _findings(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
+def _findings(connection: Connection, query: Select[*tuple[Any, ...]]) -> list[CrawlFindingEntry]:
     return [
         object_of(
             CrawlFindingEntry,
