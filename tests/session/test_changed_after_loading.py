@@ -243,6 +243,25 @@ def test_an_archive_that_was_taken_anew_and_is_put_back_as_it_was_before_has_cha
     assert outcome_of(installation) is Outcome.CHANGED
 
 
+@pytest.mark.both_databases
+def test_another_copy_that_becomes_as_the_one_that_was_taken_has_not_changed(
+    installation: Installation, folder: Folder
+) -> None:
+    mirror = installation.add_folder("H", "mirror")
+    mirror.put(KEY, specimens(mice=5))
+    loaded(installation, folder)
+    change(mirror, mice=7)
+    assert installation.run_session().crawls[mirror.source_id].changed == 1
+    assert outcome_of(installation) is Outcome.CHANGED
+    mirror.put(KEY, (folder.path / KEY).read_bytes(), MODIFIED + 9)
+    assert installation.run_session().crawls[mirror.source_id].changed == 0
+    assert outcome_of(installation) is not Outcome.CHANGED
+    mirror.put(KEY, (folder.path / KEY).read_bytes(), MODIFIED + 10)
+    assert installation.run_session().crawls[mirror.source_id].changed == 0
+    change(mirror)
+    assert installation.run_session().crawls[mirror.source_id].changed == 1
+
+
 HOUR = 3600
 ALL = [f"add/H.2013-10-31.{number}.impc.zip" for number in range(1, 5)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -13,25 +13,39 @@ from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.outcomes import SubmissionKey
 from dcc.tracker.listings.comparing import SeenArchive, differ
 from dcc.tracker.models import BadCopy, PublishedChecksum, ZipDownload
-from dcc.tracker.submission_rows import latest_downloads
+from dcc.tracker.submission_rows import archive_size, latest_downloads
 
 _LEAST: Final = 3
 _STEP, _FURTHEST = 15 * 60, 14 * 60 * 60
 """Seconds by which time zones differ: in steps of a quarter of an hour, from UTC by fourteen hours at most."""
 
 
-def listed_as_fetched(connection: Connection, changed: Mapping[SubmissionKey, SeenArchive]) -> set[SubmissionKey]:
-    """Those that came from this source last, and are listed again as they were then."""
-    downloads = [one.download_id for one in latest_downloads(connection, (one.known.za_id for one in changed.values()))]
-    fetched = {tuple(row) for row in rows_about(connection, _FETCHED, downloads)}
-    return {
-        key for key, (known, file) in changed.items() if (known.hosting_id, file.size_bytes, file.modified) in fetched
+def as_fetched(connection: Connection, changed: Mapping[SubmissionKey, SeenArchive]) -> set[SubmissionKey]:
+    """Those that are listed as what was fetched last: where it came from as it was then, elsewhere with its size."""
+    latest = {
+        one.za_id: one.download_id
+        for one in latest_downloads(connection, (one.known.za_id for one in changed.values()))
     }
+    fetched = {row.id: row for row in rows_about(connection, _FETCHED, latest.values())}
+    return {key for key, seen in changed.items() if _is_as_fetched(seen, fetched.get(latest.get(seen.known.za_id, 0)))}
 
 
-_FETCHED: Final = select(ZipDownload.zf_id, ZipDownload.listed_size_bytes, ZipDownload.listed_modified).where(
-    ZipDownload.id.in_(IDS)
-)
+def _is_as_fetched(seen: SeenArchive, fetched: Any) -> bool:
+    if fetched is None:
+        return False
+    size, modified = seen.file.size_bytes, seen.file.modified
+    if fetched.zf_id == seen.known.hosting_id:
+        return (size, modified) == (fetched.listed_size_bytes, fetched.listed_modified)
+    return size is not None and size == fetched.size
+
+
+_FETCHED: Final = select(
+    ZipDownload.id,
+    ZipDownload.zf_id,
+    ZipDownload.listed_size_bytes,
+    ZipDownload.listed_modified,
+    archive_size().label("size"),
+).where(ZipDownload.id.in_(IDS))
 
 
 def with_another_clock(changed: Mapping[SubmissionKey, SeenArchive]) -> dict[int, set[SubmissionKey]]:
