@@ -107,7 +107,7 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
     if taken_anew:
         return mark(
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. No data of it were uploaded: the new content is taken by itself."
+            "{new_modified}. No data of it were uploaded: the archive is fetched again by itself."
         )
     if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
         # Otherwise the new documents would repeat existing data, and fail because of that.
