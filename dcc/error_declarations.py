@@ -271,6 +271,10 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         mark("Nothing: the earlier download still counts. `dcc retry` compares an archive with its new manifest."),
     ),
     "uploading": _nothing(mark("Archives are still being uploaded"), _UPLOADING),
+    "clock_moved": _nothing(
+        mark("The times of archives all moved by the same hours"),
+        mark("Nothing: they count as the same archives. The clock of the server, or its time zone, was set."),
+    ),
     "gone": _centre(mark("Archives are gone that two listings in a row did not show"), _GONE),
     "listed_twice": _centre(
         mark("Archives of one name lie in two folders"),

@@ -13,7 +13,7 @@ from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets import graph
 from dcc_assets.metadata.file_sources import found_archive_reports, source_report
-from dcc_assets.partitions import known_sources, source_partitions
+from dcc_assets.partitions import chosen_partitions, known_sources, source_partitions
 from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorded_work
@@ -91,7 +91,7 @@ def chosen_file_sources(
     """
     run, tracker = context.op_execution_context, session.tracker.ready()
     # Outside the session: people are notified of one that broke off.
-    chosen = known_sources(tracker, context.partition_keys)
+    chosen = known_sources(tracker, chosen_partitions(context))
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         yield from results(context, crawl(work, recorder, chosen))
     sources_to_crawl(tracker, session.session_settings(), chosen)

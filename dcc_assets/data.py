@@ -14,7 +14,7 @@ from dcc.errors import NotFoundError
 from dcc.operations.session_work import SessionWork
 from dcc_assets import graph
 from dcc_assets.metadata.causes import causes_explained
-from dcc_assets.partitions import known_keys
+from dcc_assets.partitions import chosen_partitions, known_keys
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.horizon import archive_older
@@ -101,7 +101,8 @@ def load_chosen(
     """
     run = context.op_execution_context
     # Outside the session: people are notified of one that broke off.
-    keys = known_keys(session.tracker.ready(), context.partition_keys)
+    chosen = chosen_partitions(context)
+    keys = known_keys(session.tracker.ready(), chosen)
     with session_work(run, session) as work:
         qc = work.ready(qc_database.ready)
         with recorder_of(run, work.tracker, work.settings, qc) as recorder:
@@ -110,7 +111,7 @@ def load_chosen(
             recorder.record(reporter.reports_of_session(outcomes, but_keys=frozenset(keys)))
             reports = list(reporter.reports_of_recorded(keys, ()))
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
-    missing = set(context.partition_keys) - {report.partition for report in reports}
+    missing = set(chosen) - {report.partition for report in reports}
     if missing:
         raise NotFoundError(
             f"{min(missing)} has no document that passed validation and was taken up. Materialise zip_downloads for it "

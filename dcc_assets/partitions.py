@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dagster import AssetExecutionContext
 from sqlalchemy import Connection, Engine, select
 
 from dcc.databases.transactions import run_reading
-from dcc.errors import NotFoundError
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey, source_partition
 from dcc.tracker.models import Centre, FileSource
@@ -18,6 +19,20 @@ def source_partitions(connection: Connection) -> dict[str, int]:
     """The partition keys of all sources, with their ids."""
     query = select(Centre.short_name, FileSource.id).join(FileSource, FileSource.centre_id == Centre.id)
     return {source_partition(centre, number): number for centre, number in connection.execute(query)}
+
+
+def chosen_partitions(context: AssetExecutionContext) -> Sequence[str]:
+    """The partition keys of a run.
+
+    Raises ConfigurationError without any, as in a run that "Execute all" on the page of checks launches.
+    """
+    if not context.op_execution_context.has_partitions:
+        raise ConfigurationError(
+            "This run has no partition, and checks are made of one. Press Materialize on the page of the asset, and "
+            "choose partitions: their checks are made with them."
+        )
+    keys: Sequence[str] = context.partition_keys
+    return keys
 
 
 def known_sources(tracker: Engine, partitions: Sequence[str]) -> list[int]:

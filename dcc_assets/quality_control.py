@@ -8,6 +8,7 @@ from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext
 from dcc.errors import NotFoundError
 from dcc_assets import graph
 from dcc_assets.data import load_chosen
+from dcc_assets.partitions import chosen_partitions
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.overdue import overdue_changes
@@ -71,7 +72,7 @@ def chosen_contexts(
 
     Raises as SessionResource.work and the work, and NotFoundError for a centre without data.
     """
-    run, chosen = context.op_execution_context, frozenset(context.partition_keys)
+    run, chosen = context.op_execution_context, frozenset(chosen_partitions(context))
     with session_work(run, session) as work:
         qc = work.ready(qc_database.ready)
         with recorder_of(run, work.tracker, work.settings, qc) as recorder:

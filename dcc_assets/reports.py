@@ -16,7 +16,7 @@ from dcc_assets.graph import QC, SUBMISSION_REPORTS, ZIP_ACTION_PARTITIONS, asse
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_submission
-from dcc_assets.partitions import known_keys
+from dcc_assets.partitions import chosen_partitions, known_keys
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import MaterialisedPartition, PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
@@ -52,7 +52,7 @@ def chosen_reports(
     from dcc.reports.submissions.stored_reports import qc_at_hand
 
     settings, engine = tracker.settings_with(qc_database), tracker.ready()
-    keys = known_keys(engine, context.partition_keys)
+    keys = known_keys(engine, chosen_partitions(context))
     with qc_at_hand(settings) as (qc, missing), engine.connect() as connection:
         yield from results(context, (_keep_report(connection, qc, missing, key, settings) for key in keys))
 

@@ -19,7 +19,7 @@ from dcc_assets.batches import workers_of
 from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
 from dcc_assets.metadata.archives import archive_report, complete_archive_report
 from dcc_assets.metadata.causes import causes_explained
-from dcc_assets.partitions import known_keys
+from dcc_assets.partitions import chosen_partitions, known_keys
 from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
 from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
@@ -81,7 +81,7 @@ def chosen_submissions(
     If the run chose only the asset of submissions, it shows the tracker's state and processes nothing.
     """
     run, chosen, engine = context.op_execution_context, context.selected_asset_keys, tracker.ready()
-    keys = known_keys(engine, context.partition_keys)
+    keys = known_keys(engine, chosen_partitions(context))
     if chosen == {graph.ZIP_ACTIONS}:
         settings = tracker.settings_with()
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))

@@ -345,7 +345,7 @@ class ArchiveStore:
                     reasons.append(str(error))
                 else:
                     return
-            why = "; ".join(reasons) or "none other is named in DCC_ARCHIVE_REPLICAS."
+            why = " ".join(reasons) or "none other is named in DCC_ARCHIVE_REPLICAS."
             text = f"No replica has a good copy of the archive {sha256}: {why}"
             raise StoreUnreachableError(text) if is_away_somewhere else StoredObjectLostError(text)
 

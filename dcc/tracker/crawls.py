@@ -32,7 +32,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.submission_rows import group_pairs, object_of
+from dcc.tracker.submission_rows import archive_size, group_pairs, object_of
 
 CHANGED: Final = "changed"
 MANIFEST_CHANGED: Final = "manifest_changed"
@@ -72,7 +72,7 @@ class CrawlEntry(CrawlCounts):
 
 @dataclass(frozen=True, slots=True)
 class CrawlFindingEntry:
-    """A crawl's finding for a wrangler."""
+    """A crawl's finding for a wrangler. `ended`: of a submission's, a change that holds no longer."""
 
     session: int
     source: int
@@ -81,6 +81,7 @@ class CrawlFindingEntry:
     said: Message
     created: datetime
     za_id: int | None
+    ended: bool = False
 
     @property
     def public(self) -> Message:
@@ -205,7 +206,8 @@ def _is_hosted() -> ColumnElement[bool]:
 def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
     """Whether a finding is the last about an archive's change, and the archive still exists and was not fetched since.
 
-    A crawl reports a change once: the next one compares with this one's listing.
+    Nor is it listed as what was fetched. A crawl reports a change once: the next one compares with this
+    one's listing.
     """
     last = (
         select(func.max(CrawlFinding.id))
@@ -221,7 +223,29 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
         .correlate(CrawlFinding)
     )
     since = exists(fetches.where(ZipDownload.request >= CrawlFinding.created))
-    return and_(CrawlFinding.id.in_(last), _is_hosted(), exists(fetches), ~since)
+    return and_(CrawlFinding.id.in_(last), _is_hosted(), exists(fetches), ~since, ~_is_as_fetched())
+
+
+def _is_as_fetched() -> ColumnElement[bool]:
+    """Whether the archive is listed as what was fetched last: where it came from as then, elsewhere with its size."""
+    listed, hosting = (FileSourceHasZip.__table__.alias(name) for name in ("listed_hosting", "later_hosting"))
+    later = ZipDownload.__table__.alias("later_download")
+    is_later = and_(hosting.c.za_id == listed.c.za_id, later.c.zf_id == hosting.c.id, later.c.id > ZipDownload.id)
+    fetched = FileSourceHasZip.__table__.alias("fetched_hosting")
+    as_then = and_(
+        ZipDownload.zf_id == listed.c.id,
+        ZipDownload.listed_size_bytes == listed.c.size_bytes,
+        ZipDownload.listed_modified == listed.c.modified,
+    )
+    as_large = and_(ZipDownload.zf_id != listed.c.id, archive_size() == listed.c.size_bytes)
+    query = (
+        select(ZipDownload.id)
+        .join(fetched, fetched.c.id == ZipDownload.zf_id)
+        .join(listed, listed.c.za_id == fetched.c.za_id)
+        .where(listed.c.za_id == CrawlFinding.za_id, listed.c.file_source_id == CrawlFinding.file_source_id)
+        .where(or_(as_then, as_large), ~exists().where(is_later).correlate(ZipDownload, listed))
+    )
+    return exists(query.correlate(CrawlFinding))
 
 
 def session_findings(connection: Connection, session_id: int) -> list[CrawlFindingEntry]:
@@ -231,10 +255,11 @@ def session_findings(connection: Connection, session_id: int) -> list[CrawlFindi
 
 def findings_of_submission(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
     """The findings of all crawls about one submission, oldest first."""
-    return _findings(connection, select(CrawlFinding).where(CrawlFinding.za_id == za_id))
+    ended = and_(CrawlFinding.kind == CHANGED, ~still_changed()).label("ended")
+    return _findings(connection, select(CrawlFinding, ended).where(CrawlFinding.za_id == za_id))
 
 
-def _findings(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
+def _findings(connection: Connection, query: Select[*tuple[Any, ...]]) -> list[CrawlFindingEntry]:
     return [
         object_of(
             CrawlFindingEntry,

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRunStatus, JobDefinition, job, op
+from dagster import AssetCheckKey, AssetKey, DagsterEventType, DagsterInstance, DagsterRunStatus, JobDefinition, job, op
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 from sqlalchemy import select, update
 
@@ -19,7 +19,7 @@ from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_schedules import set_pause
 from dcc.tracker.session_statuses import SessionStatus
 from dcc.vocabulary import SourceState
-from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
+from dcc_assets.graph import CENTRE_SILENT, CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, finish_dead_runs, run_here
 from dcc_dagster.run_processes import PROCESS_TAG
 from tests.support.asking import column_in, execute_in, in_writing, row_in
@@ -110,6 +110,16 @@ def test_a_partition_that_the_tracker_does_not_know_fails_the_run_and_says_so(
     dagster.instance.add_dynamic_partitions("file_sources", [partition])
     assert dagster.materialise(asset_job, partition, asset) is DagsterRunStatus.FAILURE
     assert reason in failure(dagster)
+    assert sessions_that_broke_off(installation) == []
+
+
+@pytest.mark.parametrize("check", [REACHABLE, XSD, UPLOAD_CHECK, CENTRE_SILENT], ids=str)
+def test_checks_that_are_executed_without_partitions_say_that_some_are_to_be_chosen(
+    installation: Installation, dagster: Dagster, asset_job: JobDefinition, check: AssetCheckKey
+) -> None:
+    alone = asset_job.get_subset(asset_selection=frozenset(), asset_check_selection=frozenset({check}))
+    assert not alone.execute_in_process(instance=dagster.instance, raise_on_error=False).success
+    assert "choose partitions" in failure(dagster)
     assert sessions_that_broke_off(installation) == []
 
 

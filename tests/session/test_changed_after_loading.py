@@ -1,6 +1,7 @@
 """An archive that changes on its source after its data were loaded: who is told, once, and what reports say of it."""
 
 import json
+import os
 from collections.abc import Sequence
 
 import pytest
@@ -15,7 +16,9 @@ from dcc.reports.submissions.model import Outcome, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.stored_reports import json_text
+from dcc.tracker.crawls import latest_findings
 from dcc.tracker.models import XmlFile, ZipAction
+from dcc.tracker.queries.submission_stories import submission_story
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.vocabulary import SourceState
 from tests.notify.test_notifications import CENTRE, WRANGLER, notified, text_of
@@ -210,3 +213,99 @@ def test_a_bad_copy_that_is_replaced_by_what_came_from_another_source_is_no_chan
     is_the_same = (folder.path / KEY).read_bytes() == (mirror.path / KEY).read_bytes()
     assert (crawl.changed, outcome_of(installation) is Outcome.CHANGED) == ((0, False) if is_the_same else (1, True))
     assert is_the_same == (mice == 2)
+
+
+@pytest.mark.both_databases
+def test_an_archive_that_is_put_back_as_it_was_fetched_has_not_changed_any_more(
+    installation: Installation, folder: Folder
+) -> None:
+    loaded(installation, folder)
+    change(folder)
+    installation.run_session()
+    assert outcome_of(installation) is Outcome.CHANGED
+    folder.put(KEY)
+    assert installation.run_session().crawls[folder.source_id].changed == 0
+    assert outcome_of(installation) is not Outcome.CHANGED
+    assert in_reading(installation.tracker, latest_findings) == []
+    assert [one.ended for one in in_reading(installation.tracker, submission_story, key_of(KEY)).findings] == [True]
+    assert installation.process_again(KEY).zips[KEY].succeeded
+
+
+def test_an_archive_that_was_taken_anew_and_is_put_back_as_it_was_before_has_changed(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    installation.run_session()
+    change(folder)
+    loaded(installation, folder, [])
+    folder.put(KEY)
+    assert installation.run_session().crawls[folder.source_id].changed == 1
+    assert outcome_of(installation) is Outcome.CHANGED
+
+
+@pytest.mark.both_databases
+def test_another_copy_that_becomes_as_the_one_that_was_taken_has_not_changed(
+    installation: Installation, folder: Folder
+) -> None:
+    mirror = installation.add_folder("H", "mirror")
+    mirror.put(KEY, specimens(mice=5))
+    loaded(installation, folder)
+    change(mirror, mice=7)
+    assert installation.run_session().crawls[mirror.source_id].changed == 1
+    assert outcome_of(installation) is Outcome.CHANGED
+    mirror.put(KEY, (folder.path / KEY).read_bytes(), MODIFIED + 9)
+    assert installation.run_session().crawls[mirror.source_id].changed == 0
+    assert outcome_of(installation) is not Outcome.CHANGED
+    mirror.put(KEY, (folder.path / KEY).read_bytes(), MODIFIED + 10)
+    assert installation.run_session().crawls[mirror.source_id].changed == 0
+    change(mirror)
+    assert installation.run_session().crawls[mirror.source_id].changed == 1
+
+
+HOUR = 3600
+ALL = [f"add/H.2013-10-31.{number}.impc.zip" for number in range(1, 5)]
+
+
+@pytest.mark.both_databases
+def test_archives_whose_times_all_moved_by_the_same_hours_have_not_changed(
+    installation: Installation, folder: Folder
+) -> None:
+    loaded(installation, folder, ALL[:3])
+    for key in ALL[:3]:
+        os.utime(folder.path / key, (MODIFIED - 13 * HOUR,) * 2)
+    session = installation.run_session()
+    assert session.crawls[folder.source_id].changed == 0
+    assert [note for note in session.crawls[folder.source_id].notes if "the clock of its server" in str(note)]
+    assert {outcome_of(installation, key) for key in ALL[:3]} & {Outcome.CHANGED} == set()
+    until_the_next_second()
+    assert installation.process_again(KEY).zips[KEY].succeeded
+    change(folder)
+    assert installation.run_session().crawls[folder.source_id].changed == 1
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    "moved",
+    [[HOUR] * 2, [HOUR, HOUR, 2 * HOUR], [HOUR + 1] * 3, [24 * HOUR] * 3],
+    ids=["too few", "not all the same", "no whole hours", "a day"],
+)
+def test_archives_whose_times_moved_otherwise_have_changed(
+    installation: Installation, folder: Folder, moved: list[int]
+) -> None:
+    keys = ALL[: len(moved)]
+    loaded(installation, folder, keys)
+    for key, seconds in zip(keys, moved, strict=True):
+        os.utime(folder.path / key, (MODIFIED + seconds,) * 2)
+    assert installation.run_session().crawls[folder.source_id].changed == len(moved)
+
+
+@only_sqlite
+def test_an_archive_of_another_size_has_changed_though_the_clock_of_its_server_moved(
+    installation: Installation, folder: Folder
+) -> None:
+    loaded(installation, folder, ALL)
+    folder.put(KEY, specimens(mice=9))
+    for key in ALL:
+        os.utime(folder.path / key, (MODIFIED + HOUR,) * 2)
+    assert installation.run_session().crawls[folder.source_id].changed == 1
+    assert [outcome_of(installation, key) is Outcome.CHANGED for key in ALL] == [True, False, False, False]

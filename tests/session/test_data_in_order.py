@@ -93,6 +93,20 @@ def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_t
     assert not [one for one in in_reading(data.tracker, submission_story, key_of(EDIT)).reasons if one.kind == "waits"]
 
 
+def test_changes_wait_for_an_addition_that_a_listing_lacked_until_the_next_one_decides(
+    data: DataInstallation, second: Folder
+) -> None:
+    second.put(ADD, specimens())
+    data.base.crawl()
+    (second.path / ADD).rename(second.path / "elsewhere")
+    data.put(EDIT, specimens("2013-10-31.2"))
+    data.run()
+    assert state(data, EDIT) == WAITING
+    (second.path / "elsewhere").rename(second.path / ADD)
+    data.run()
+    assert (state(data, ADD), state(data, EDIT)) == ("qc done", "qc done")
+
+
 @pytest.mark.both_databases
 def test_a_change_that_waited_and_was_replaced_is_not_uploaded_as_it_was_when_the_addition_arrives(
     data: DataInstallation, second: Folder, fetches: Fetches
@@ -201,6 +215,8 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
     data.base.crawl()
     fail_to_arrive(data, failing, REQUESTS_WAITED_FOR)
     only_archive(gone).unlink()
+    # The next listing without it is believed.
+    data.base.crawl()
     for folder in (younger, failing, unused):
         away(folder)
     with writing(data.tracker) as connection:

@@ -102,6 +102,20 @@ class TestPreference:
             seed_hosting(tracker, zip_.za_id, source, 5)
         assert _order(tracker) == [own, own_failing, fast, slow, unmeasured, younger, failing]
 
+    def test_of_a_centre_s_sources_with_as_few_failures_the_one_with_a_checksum_comes_first(
+        self, tracker: Engine
+    ) -> None:
+        centre, other = seed_centre(tracker, "H"), seed_centre(tracker, "J")
+        older, others = seed_source(tracker, centre), seed_source(tracker, other)
+        published, failing = seed_source(tracker, centre), seed_source(tracker, centre)
+        _statistics(tracker, failing, failures=1)
+        zip_ = seed_submission(tracker, older, centre_id=centre, size_bytes=5)
+        for source in (published, failing, others):
+            seed_hosting(tracker, zip_.za_id, source, 5)
+        beside = update(FileSourceHasZip).where(FileSourceHasZip.file_source_id != older).values(has_md5=True)
+        execute_in(tracker, beside)
+        assert _order(tracker) == [published, older, failing, others]
+
     def test_a_source_of_which_the_size_is_known_to_differ_is_left_out(self, tracker: Engine) -> None:
         centre = seed_centre(tracker)
         cases: list[tuple[list[int | None], list[int | None]]] = [

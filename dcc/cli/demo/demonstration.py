@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dcc.tracker.queries.submission_lists import SubmissionEntry
 
 _MARK = ".made-by-dcc-demo"
-_PAUSED = "The servers of the demonstration are stopped."
+_PAUSED = "the servers of the demonstration are stopped"
 _PACKAGES = ("asyncssh", "pyftpdlib")
 _READ_ONLY = "elr"
 

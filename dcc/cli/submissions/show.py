@@ -144,16 +144,12 @@ def _print_story(
     _print_moments("Re-opened", [(one.created, f"from {_set_back_text(one)}") for one in story.reopenings])
     _print_moments("Decisions", [(made.created, _decision_text(made)) for made in story.decisions])
     _print_moments("Removed from staging", [(one.recorded, printable(one.message)) for one in story.removals])
-    _print_moments("Findings", [(one.created, _finding_text(one, story)) for one in story.findings])
+    _print_moments("Findings", [(one.created, _finding_text(one)) for one in story.findings])
 
 
-def _finding_text(finding: CrawlFindingEntry, story: SubmissionStory) -> str:
-    """What a crawl noticed, and whether the archive was fetched since it had changed."""
-    from dcc.tracker.crawls import CHANGED
-
-    is_fetched = any(download.requested >= finding.created for download in story.downloads)
-    ended = " (no longer holds)" if finding.kind == CHANGED and is_fetched else ""
-    return f"{printable(str(finding.said))}{ended}"
+def _finding_text(finding: CrawlFindingEntry) -> str:
+    """What a crawl noticed, and whether a change of the archive holds no longer."""
+    return f"{printable(str(finding.said))}{' (no longer holds)' if finding.ended else ''}"
 
 
 def _print_moments(title: str, moments: Sequence[tuple[datetime | None, str]]) -> None:

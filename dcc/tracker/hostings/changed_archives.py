@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,7 +13,6 @@ from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase
 from dcc.tracker.crawls import CHANGED, still_changed
-from dcc.tracker.hostings.copies import hostings_of_bad_copies
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
     AnException,
@@ -81,17 +80,6 @@ _HOSTINGS = (
 def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, int]:
     """The hosting from which each submission was downloaded last; without those never downloaded."""
     return dict(rows_about(connection, _HOSTINGS, za_ids))
-
-
-_SIZES: Final = select(ZipDownload.id, archive_size()).where(ZipDownload.id.in_(IDS))
-
-
-def sizes_taken_in_place_of_bad(connection: Connection, hostings: Mapping[int, int]) -> dict[int, int | None]:
-    """Of hostings with their submissions, those whose copy is bad as last listed: the sizes of the archives taken."""
-    bad = {hosting_id: hostings[hosting_id] for hosting_id in hostings_of_bad_copies(connection, hostings)}
-    downloads = {one.za_id: one.download_id for one in latest_downloads(connection, bad.values())}
-    sizes = dict(rows_about(connection, _SIZES, downloads.values()))
-    return {hosting: sizes[downloads[za_id]] for hosting, za_id in bad.items() if za_id in downloads}
 
 
 def changed_since_loaded(connection: Connection, za_ids: Any) -> dict[int, datetime]:

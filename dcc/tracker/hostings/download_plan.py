@@ -175,8 +175,9 @@ def load_waiting(
     Those with the fewest failures are first, then the newest, so that one that keeps failing holds up no other.
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest; ties go to
-    the older source. Known bad copies are left out while their listing is unchanged, and with them submissions without
-    another source. `by_name` (a person asks for them) includes bad copies: a good one may have the same size and time.
+    the older source. Of its own, those with an MD5 beside the archive precede faster ones. Known bad copies are left
+    out while their listing is unchanged, and with them submissions without another source. `by_name` (a person asks for
+    them) includes bad copies: a good one may have the same size and time.
     `sources`, `za_ids` and `centres` restrict the result.
     """
     hostings = _hostings(connection, _PLANNED.where(_WAITS), sources, za_ids, centres)
@@ -309,6 +310,8 @@ def _planned() -> Select[*tuple[Any, ...]]:
             ZipAction.id,
             case((own, 0), else_=1),
             failures,
+            # What the centre published counts for all copies, once it is read.
+            case((and_(own, FileSourceHasZip.has_md5), 0), else_=1),
             speed.desc(),
             FileSource.id,
         )

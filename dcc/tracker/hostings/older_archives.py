@@ -148,12 +148,12 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
 
 
 def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:
-    """Those that have arrived, that a source can deliver, or that are being uploaded there; in their order."""
+    """Those that have arrived, that a source can deliver or will once it lists them whole; in their order."""
     for start in range(0, len(candidates), _AT_ONCE):
         some = candidates[start : start + _AT_ONCE]
         ids = [one.za_id for one in some if not one.has_arrived]
         to_come = {plan.za_id for plan in load_plans(connection, None, ids)}
-        to_come |= {row.id for row in rows_about(connection, _BEING_UPLOADED, ids)}
+        to_come |= {row.id for row in rows_about(connection, _TO_BE_LISTED, ids)}
         yield from (one for one in some if one.has_arrived or one.za_id in to_come)
 
 
@@ -240,6 +240,9 @@ _TO_UPLOAD: Final = (
         ),
     )
 )
-_BEING_UPLOADED: Final = at_sources_in_use(select(ZipAction.id)).where(
-    ZipAction.id.in_(IDS), FileSourceHasZip.uploading_since.is_not(None), may_be_taken()
+_TO_BE_LISTED: Final = at_sources_in_use(select(ZipAction.id)).where(
+    ZipAction.id.in_(IDS),
+    or_(FileSourceHasZip.uploading_since.is_not(None), FileSourceHasZip.missed_since.is_not(None)),
+    may_be_taken(),
 )
+"""Those that are being uploaded, or that the last listing lacked, which the next one decides on."""

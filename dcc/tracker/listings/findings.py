@@ -27,12 +27,13 @@ from dcc.tracker.states import REFUSED
 
 TAKEN_ANEW: Final = "taken_anew"
 UPLOADING: Final = "uploading"
+CLOCK_MOVED: Final = "clock_moved"
 CONFIRMED_GONE: Final = "gone"
 PROPOSED: Final = "withdrawal_proposed"
 LISTED_TWICE: Final = "listed_twice"
 FOLDER_TWICE: Final = "folder_twice"
 ONLY_NOTED: Final = frozenset(
-    {TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE, FUTURE_DATE}
+    {TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CLOCK_MOVED, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE, FUTURE_DATE}
 )
 """Kinds of findings that a crawl tells as notes."""
 
@@ -106,7 +107,7 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
     if taken_anew:
         return mark(
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. No data of it were uploaded: the new content is taken by itself."
+            "{new_modified}. No data of it were uploaded: the archive is fetched again by itself."
         )
     if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
         # Otherwise the new documents would repeat existing data, and fail because of that.
@@ -200,6 +201,16 @@ def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int)
     )
     text = one if lost == 1 else several
     return message(text, directory=listing.action.value, number=lost, source=address.label)
+
+
+def clock_message(address: SourceAddress, action: Action, number: int, seconds: int) -> Message:
+    """The message about archives whose times all moved by some seconds."""
+    text = mark(
+        "{directory}: the times of {number} archives of {source} moved by {hours} h, and their sizes did not change. "
+        "They count as the same archives: the clock of its server, or its time zone, was set."
+    )
+    hours = f"{seconds / 3600:+g}"
+    return message(text, directory=action.value, number=number, source=address.label, hours=hours)
 
 
 def twice_finding(address: SourceAddress, action: Action, twice: DuplicateEntry) -> ListingFinding:

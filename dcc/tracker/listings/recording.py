@@ -21,12 +21,7 @@ from dcc.outcomes import SubmissionKey
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.crawls import CHANGED, MANIFEST_CHANGED, SIZE_DIFFERS
-from dcc.tracker.hostings.changed_archives import (
-    last_hostings,
-    loaded_submissions,
-    sizes_taken_in_place_of_bad,
-    withdrawn_submissions,
-)
+from dcc.tracker.hostings.changed_archives import last_hostings, loaded_submissions, withdrawn_submissions
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
 from dcc.tracker.listings.comparing import (
     ATTRIBUTES,
@@ -42,6 +37,7 @@ from dcc.tracker.listings.comparing import (
     manifest_differs,
 )
 from dcc.tracker.listings.findings import (
+    CLOCK_MOVED,
     CONFIRMED_GONE,
     FOLDER_TWICE,
     LISTED_TWICE,
@@ -50,6 +46,7 @@ from dcc.tracker.listings.findings import (
     UPLOADING,
     ListingFinding,
     change_message,
+    clock_message,
     confirmed_message,
     proposed_message,
     record_findings,
@@ -59,6 +56,7 @@ from dcc.tracker.listings.findings import (
 )
 from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.new_archives import record_new
+from dcc.tracker.listings.unchanged import as_fetched, set_times, with_another_clock
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import CANCELLED, NOT_ARRIVED, REFUSED
@@ -173,7 +171,7 @@ class ListingRecorder:
         """Report changes since the last listing, and record the present listing."""
         content, manifests = self._changed(seen)
         to_fetch_again, loaded = self._download_again(seen, content, manifests)
-        content -= self._repaired({key: seen[key] for key in content if seen[key].known.za_id in loaded})
+        content -= self._unchanged({key: seen[key] for key in content if seen[key].known.za_id in loaded}, result)
         rows, sizes, uploading_anew = [], [], {}
         for key, (known, file) in seen.items():
             changed = key in content
@@ -263,12 +261,16 @@ class ListingRecorder:
         )
         return set(to_fetch_again), loaded
 
-    def _repaired(self, changed: Seen) -> set[SubmissionKey]:
-        """Those whose copy was bad, and is now as large as the one that was taken instead."""
-        hostings = {known.hosting_id: known.za_id for known, _ in changed.values()}
-        sizes = sizes_taken_in_place_of_bad(self._basis.connection, hostings)
-        taken = {key: sizes.get(known.hosting_id) for key, (known, _) in changed.items()}
-        return {key for key, size in taken.items() if size is not None and size == changed[key].file.size_bytes}
+    def _unchanged(self, changed: Seen, result: RecordedListing) -> set[SubmissionKey]:
+        """Those that are listed otherwise, and are no other archives than those whose data were uploaded."""
+        same = as_fetched(self._basis.connection, changed)
+        for shift, moved in with_another_clock({key: changed[key] for key in changed.keys() - same}).items():
+            set_times(self._basis.connection, [changed[key].known.hosting_id for key in moved], shift)
+            for action, number in sorted(Counter(key.action for key in moved).items()):
+                text = clock_message(self._address, action, number, shift)
+                result.findings.append(ListingFinding(CLOCK_MOVED, f"{action}/", None, text))
+            same |= moved
+        return same
 
     def _permitted_keys(self, keys: Collection[SubmissionKey]) -> set[SubmissionKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
