@@ -26,17 +26,17 @@ class CsvTables(Tables):
         """The rows that are not blank; their numbers count rows, as spreadsheets do, not lines."""
         names: list[str] | None = None
         number = 0
-        with file.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
-            beginning = text.readline(_LONGEST_ROW)
-            text.seek(0)
+        with file.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as table:
+            beginning = table.readline(_LONGEST_ROW)
+            table.seek(0)
             separator = max(_SEPARATORS, key=beginning.count)
-            lines = _Lines(text)
+            lines = _Lines(table)
             try:
                 for number, cells in enumerate(csv.reader(lines, delimiter=separator, strict=True), 1):
                     lines.of_row = 0
                     if _UNDECODED.search("".join(cells)):
-                        said = message(mark("The row is not in UTF-8. Export the table as CSV UTF-8."))
-                        yield ConversionFault(number, said)
+                        text = mark("The row is not in UTF-8. Export the table as CSV UTF-8.")
+                        yield ConversionFault(number, message(text))
                         return
                     if not any(map(str.strip, cells)):
                         continue
@@ -46,8 +46,8 @@ class CsvTables(Tables):
                     else:
                         yield _row(number, names, cells)
             except csv.Error as error:
-                said = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
-                yield ConversionFault(number + 1, message(said, reason=Message(str(error)[:200])))
+                text = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
+                yield ConversionFault(number + 1, message(text, reason=Message(str(error)[:200])))
 
 
 def _row(number: int, names: Sequence[str], cells: Sequence[str]) -> Row | ConversionFault:
