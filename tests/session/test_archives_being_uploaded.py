@@ -356,7 +356,7 @@ class TestChangedAfterwards:
         assert result.zips[KEY].succeeded
         crawl = result.crawls[source_id]
         assert (crawl.changed, crawl.findings) == (1, ())
-        assert ["taken by itself" in note for note in crawl.notes] == [True]
+        assert ["fetched again by itself" in note for note in crawl.notes] == [True]
         assert quick.staged()[KEY] == complete
         entry = row_in(quick.tracker, select(Reopening.requested_by, Reopening.reason))
         assert entry == ("crawl", "The archive changed on its file source after its last download.")

@@ -3,7 +3,6 @@
 import time
 from collections import deque
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,21 +13,19 @@ from dcc.naming import Action
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.session_work import open_session
 from dcc.outcomes import SubmissionKey
-from dcc.phases import Phase, State, Status
+from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.archive_phases import process_zip_actions
 from dcc.session.source_crawls import crawl_file_sources
-from dcc.sources.base import ActionListing, ListedFile
+from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
-from dcc.tracker.listings.comparing import KnownHosting
-from dcc.tracker.listings.findings import change_message
 from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile
 from dcc.tracker.queries.submission_lists import find_submissions
 from dcc.tracker.register.file_sources import change_source
 from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
-from tests.support.installations import Installation, folder_address
+from tests.support.installations import Installation
 from tests.support.session_reports import session_report
 
 FIRST, SECOND = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2))
@@ -58,29 +55,6 @@ def test_the_three_directories_give_three_actions_and_all_else_is_left_aside_and
     assert sizes == {action: 20 * size for size, action in enumerate(Action, 1)}
     # That it has no other directories is no fault.
     assert (crawls[other.source_id].outcome, crawls[other.source_id].listed) == ("ok", 1)
-
-
-@pytest.mark.parametrize(
-    ("state", "undo"),
-    [
-        (State(Phase.XSD, Status.FAILED), False),
-        (State(Phase.UPLOAD, Status.DONE), True),
-        (State(Phase.DATA, Status.FAILED), True),
-        (State(Phase.QC, Status.DONE), True),
-        (State(Phase.UPLOAD, Status.CANCELLED), False),
-    ],
-    ids=str,
-)
-def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is_taken(
-    state: State, undo: bool
-) -> None:
-    """A retry alone would bring in what is there already, and fail for that."""
-    address = folder_address(Path("/data"), id=1)
-    known = KnownHosting(1, 1, 1, state, size_bytes=100, modified=0)
-    listed = ListedFile(FIRST, 200, 1, has_md5=False)
-    message = str(change_message(address, SubmissionKey(Action.ADD, FIRST), known, listed))
-    assert ("dcc data undo" in message) == ("still counts" in message) == undo
-    assert message.endswith(f"take it with: dcc retry add/{FIRST}")
 
 
 def test_a_fault_of_the_platform_costs_one_source_its_crawl_and_no_other(

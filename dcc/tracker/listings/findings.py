@@ -15,7 +15,6 @@ from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message, size_detail
 from dcc.naming import Action
 from dcc.outcomes import SubmissionKey
-from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
@@ -36,8 +35,6 @@ ONLY_NOTED: Final = frozenset(
     {TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CLOCK_MOVED, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE, FUTURE_DATE}
 )
 """Kinds of findings that a crawl tells as notes."""
-
-_WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
             "{new_modified}. No data of it were uploaded: the archive is fetched again by itself."
         )
-    if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
+    if loaded:
         # Otherwise the new documents would repeat existing data, and fail because of that.
         return mark(
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
