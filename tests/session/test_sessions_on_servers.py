@@ -98,7 +98,7 @@ class TestManifestsBesideArchives:
         assert ended == {corrected: True, removed: True, other: False}
         (crawled,) = result.crawls.values()
         said = [
-            "fetched again by itself" if name in ended else "still counts" for name in (unlisted, corrected, removed, other)
+            "is taken by itself" if name in ended else "still counts" for name in (unlisted, corrected, removed, other)
         ]
         assert len(crawled.notes) == 4
         for note, name, word in zip(sorted(crawled.notes), (unlisted, corrected, removed, other), said, strict=True):
