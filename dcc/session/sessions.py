@@ -23,6 +23,8 @@ from dcc.errors import (
     DatabaseUnreachableError,
     DccError,
     DiskFullError,
+    QcDatabaseOutdatedError,
+    QcDatabaseUnreachableError,
     ReferenceDataError,
     SessionLostError,
     SessionTimeLimitError,
@@ -296,7 +298,7 @@ def _hold(session: Session, around: AroundSession, *, is_new: bool) -> Iterator[
                 raise
     finally:
         if not session._lost.is_set():
-            _release(session, None if completed else _break_off(failure), _why(failure))
+            _release(session, None if completed else _break_off(failure), failure)
             session.notice(*around.notify(session, failure, completed=completed))
 
 
@@ -334,12 +336,17 @@ def _why(failure: Exception | None) -> str:
     return str(failure) if isinstance(failure, DccError) else fault_of(failure)
 
 
-def _release(session: Session, broke_off: EndReason | None, why: str) -> None:
+def _release(session: Session, broke_off: EndReason | None, failure: Exception | None) -> None:
+    lacks_qc = isinstance(failure, QcDatabaseOutdatedError | QcDatabaseUnreachableError)
+    between_tasks = Phase.UPLOAD if lacks_qc else Phase.DOWNLOAD
+
     def release(connection: Connection) -> EndReason | None:
         keep = session.id if broke_off is None and session.is_handed_over else None
         released = update(SessionLock).where(_MINE).values(holder=None, session_id=keep)
         if not connection.execute(released, session.lease).rowcount:
             return EndReason.DIED
-        return finish_session(connection, session.id, broke_off, why) if keep is None else None
+        if keep is not None:
+            return None
+        return finish_session(connection, session.id, broke_off, _why(failure), between_tasks)
 
     session.ended = run_writing(session.tracker, release)

@@ -79,6 +79,8 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
             f". See what it would change: dcc data plan {EDIT}. Then", ""
         )
         assert f"dcc data undo {EDIT} --reason" in shown.stdout
+    (listed,) = [one for one in dcc.json("zips") if f"{one['action']}/{one['file_name']}" == EDIT]
+    assert listed["waits"] == [f"It waits to be confirmed. What it would change: dcc data plan {EDIT}"]
     (waiting,) = dcc.json("status")["held"]
     assert (waiting["zip"], waiting["document"]) == (EDIT, "H.2013-11-05.1.experiment.impc.xml")
     (confirmed,) = dcc.json("data", "confirm", EDIT, "--reason", "a new balance")
