@@ -113,7 +113,10 @@ def test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry(dcc: Dcc, fo
     dcc("crawl")
     error = dcc("data", "undo", ADD, "--reason", "wrong animals", exit_code=1).stderr
     assert EDIT in error
-    assert f"1 later document builds on {ADD}; nothing was changed. Withdraw it first." in error
+    assert (
+        f"1 later document builds on {ADD}; nothing was changed. Withdraw it first: dcc data undo {EDIT} --reason"
+        in error
+    )
     assert dcc.json("data", "undo", ADD, "--reason", "wrong animals", exit_code=1)["builders"]
     assert "Withdrew 1 document" in dcc("data", "undo", EDIT, "--reason", "the wrong plate").stdout
     assert state_of(dcc, EDIT) == ("upload", "cancelled")
