@@ -182,8 +182,8 @@ class Replica:
         if free - size_bytes < self.settings.min_free_bytes:
             raise DiskFullError(
                 mark(
-                    "The archive store {store} has no room for {size}: {free} are free, and {reserve} must stay so. Free "
-                    "some space on its disk."
+                    "The archive store {store} has no room for {size}: {free} are free, and {reserve} must stay so. "
+                    "Free some space on its disk."
                 ),
                 store=self.url,
                 size=size_detail(size_bytes),
