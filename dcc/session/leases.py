@@ -221,18 +221,11 @@ def start_columns() -> dict[str, object]:
     return {"start_time": now, "status": int(TaskStatus.UNFINISHED), "created": now}
 
 
-def finish_session(
-    connection: Connection,
-    session_id: int,
-    broke_off: EndReason | None,
-    why: str = "",
-    between_tasks: Phase = Phase.DOWNLOAD,
-) -> EndReason:
+def finish_session(connection: Connection, session_id: int, broke_off: EndReason | None, why: str = "") -> EndReason:
     """Close a session with its statistics; returns why it ended.
 
     `broke_off` is None if all its work was done: then its tasks tell the reason. The unfinished tasks and attempts of a
-    session that was cut short are cancelled; those of one that broke off say `why` too. Where no task
-    failed, a task of the phase `between_tasks` says it.
+    session that was cut short are cancelled; those of one that broke off say `why` too.
     """
     now = utc_now()
     is_cancelled = broke_off in (EndReason.STOPPED, EndReason.TIME_LIMIT)
@@ -245,10 +238,6 @@ def finish_session(
     connection.execute(end_of_tasks.where(of_session, SessionTask.finish_time.is_(None)))
     tasks = select(func.min(SessionTask.phase_id), func.max(SessionTask.status))
     failed, worst = connection.execute(tasks.where(of_session, SessionTask.status != int(TaskStatus.SUCCEEDED))).one()
-    if why and failed is None and not is_cancelled:
-        row = {"session_id": session_id, "phase_id": between_tasks, "comment": why[:COMMENT_LENGTH], **start_columns()}
-        insert_rows(connection, SessionTask.__table__, [row | {"finish_time": now, "status": cut_short}])
-        failed = between_tasks
     reached = failed or (Phase.DOWNLOAD if broke_off else SessionStatus.SUCCEEDED)
     status = int(SessionStatus.CANCELLED if is_cancelled else reached)
     reason = broke_off
