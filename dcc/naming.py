@@ -1,6 +1,6 @@
 """The file naming convention.
 
-`<centre>.<yyyy-mm-dd>.<increment>.impc.zip` for archives, or another suffix of ARCHIVE_SUFFIXES; with `.specimen` or
+`<centre>.<yyyy-mm-dd>.<number>.impc.zip` for archives, or another suffix of ARCHIVE_SUFFIXES; with `.specimen` or
 `.experiment` before `.impc.xml` for documents. A name conforms completely or not at all.
 """
 
@@ -207,7 +207,7 @@ def _matched(pattern: re.Pattern[str], default: str, name: str, ending: str, adv
         )
     match = pattern.fullmatch(name)
     if match is None:
-        shape = Message(f"<centre>.<yyyy-mm-dd>.<increment>.{ending}")
+        shape = Message(f"<centre>.<yyyy-mm-dd>.<number>.{ending}")
         if pattern.pattern != default:
             shape = message(mark("the pattern {pattern}"), pattern=pattern.pattern)
         raise BadFileNameError(advice, name=name, shape=shape)
@@ -231,7 +231,7 @@ def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str
     if not inc.isdecimal() or len(inc) > _LONGEST_INCREMENT:
         raise BadFileNameError(
             mark(
-                "'{name}' names the increment '{inc}', which is not a whole number of up to {most} digits. Number the "
+                "'{name}' names the number '{inc}', which is not a whole number of up to {most} digits. Number the "
                 "files of a day from 0 or 1."
             ),
             name=name,

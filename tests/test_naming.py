@@ -102,7 +102,7 @@ def test_a_name_conforms_as_a_whole_or_not_at_all() -> None:
         "H.2013-01-01.1.impc.zip/x",
         "",
     ):
-        with pytest.raises(BadFileNameError, match=r"does not follow <centre>\.<yyyy-mm-dd>\.<increment>\.impc\.zip"):
+        with pytest.raises(BadFileNameError, match=r"does not follow <centre>\.<yyyy-mm-dd>\.<number>\.impc\.zip"):
             CONVENTION.parse_archive_name(name, CENTRES)
 
 
@@ -171,10 +171,10 @@ class TestOwnPatterns:
         [
             ("H..1.zip", "date , which is not in the calendar"),
             ("H.yesterday.1.zip", "date yesterday, which is not in the calendar"),
-            ("H.2013-01-01..zip", "increment '', which is not a whole number"),
-            ("H.2013-01-01.-1.zip", "increment '-1', which is not a whole number"),
-            ("H.2013-01-01.1x.zip", "increment '1x', which is not a whole number"),
-            ("H.2013-01-01.99999999999999999999.zip", "increment '99999999999999999999', which is not a whole number"),
+            ("H.2013-01-01..zip", "number '', which is not a whole number"),
+            ("H.2013-01-01.-1.zip", "number '-1', which is not a whole number"),
+            ("H.2013-01-01.1x.zip", "number '1x', which is not a whole number"),
+            ("H.2013-01-01.99999999999999999999.zip", "number '99999999999999999999', which is not a whole number"),
             (".2013-01-01.1.zip", "centre '', which is not registered"),
         ],
     )

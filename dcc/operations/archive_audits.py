@@ -99,9 +99,8 @@ def catch_up_after_session(tracker: Engine, settings: Settings, session: Session
         done = copies.catch_up(_SESSION_SECONDS)
         for replica in copies.store.replicas:
             if replica.required and replica.url in done.failing:
-                session.finish_task(
-                    session.start_task(Phase.DOWNLOAD, f"Archive store {replica.url}"), TaskStatus.FAILED
-                )
+                task = session.start_task(Phase.DOWNLOAD, f"Archive store: {done.lacking[replica.url]}")
+                session.finish_task(task, TaskStatus.FAILED)
         return done.notices
 
 

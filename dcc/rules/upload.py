@@ -127,11 +127,11 @@ _TOO_LONG: Final = Declaration(
 )
 _LATE: Final = Declaration(
     message=mark(
-        "The document is of {created} and arrived after one of {newest} of the same centre was uploaded. It was "
-        "applied last: check what it edits or deletes."
+        "The document is of {created}, and one of {newest} of the same centre was uploaded before it. It takes effect "
+        "last: check what it edits or deletes."
     ),
     cause=mark("Documents came after newer ones of their centre"),
-    remedy=mark("They were applied last: check what they edit or delete."),
+    remedy=mark("They take effect last: check what they edit or delete."),
     acts=Actor.DCC,
 )
 _OF_ANOTHER: Final = Declaration(

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, func, select, update
@@ -23,6 +24,8 @@ from dcc.errors import (
     DatabaseUnreachableError,
     DccError,
     DiskFullError,
+    QcDatabaseOutdatedError,
+    QcDatabaseUnreachableError,
     ReferenceDataError,
     SessionLostError,
     SessionTimeLimitError,
@@ -205,8 +208,7 @@ class Session:
 
     def start_task(self, phase: Phase, comment: str) -> int:
         """Record that a task begins; returns its id."""
-        row = {"session_id": self.id, "phase_id": phase, "comment": comment[:COMMENT_LENGTH], **start_columns()}
-        return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
+        return self.write(partial(_insert_task, session_id=self.id, phase=phase, comment=comment))
 
     def finish_task(self, task_id: int, status: TaskStatus) -> None:
         """Record how a task ended; a failed one, or one for which a disk was full, decides why the session ended."""
@@ -296,7 +298,7 @@ def _hold(session: Session, around: AroundSession, *, is_new: bool) -> Iterator[
                 raise
     finally:
         if not session._lost.is_set():
-            _release(session, None if completed else _break_off(failure), _why(failure))
+            _release(session, None if completed else _break_off(failure), failure)
             session.notice(*around.notify(session, failure, completed=completed))
 
 
@@ -334,12 +336,33 @@ def _why(failure: Exception | None) -> str:
     return str(failure) if isinstance(failure, DccError) else fault_of(failure)
 
 
-def _release(session: Session, broke_off: EndReason | None, why: str) -> None:
+def _insert_task(connection: Connection, *, session_id: int, phase: Phase, comment: str, **ended: object) -> int:
+    row = {"session_id": session_id, "phase_id": phase, "comment": comment[:COMMENT_LENGTH], **start_columns()}
+    return insert_rows(connection, SessionTask.__table__, [row | ended])[0]
+
+
+def _insert_reason(connection: Connection, session: Session, failure: Exception) -> None:
+    """Record why a session broke off between two tasks, as a task that failed; others say so themselves."""
+    told = select(SessionTask.id).where(
+        SessionTask.session_id == session.id, SessionTask.status != int(TaskStatus.SUCCEEDED)
+    )
+    if connection.scalar(told.limit(1)) is None:
+        lacks_qc = isinstance(failure, QcDatabaseOutdatedError | QcDatabaseUnreachableError)
+        phase = Phase.UPLOAD if lacks_qc else Phase.DOWNLOAD
+        ended = {"finish_time": utc_now(), "status": int(TaskStatus.FAILED)}
+        _insert_task(connection, session_id=session.id, phase=phase, comment=_why(failure), **ended)
+
+
+def _release(session: Session, broke_off: EndReason | None, failure: Exception | None) -> None:
     def release(connection: Connection) -> EndReason | None:
         keep = session.id if broke_off is None and session.is_handed_over else None
         released = update(SessionLock).where(_MINE).values(holder=None, session_id=keep)
         if not connection.execute(released, session.lease).rowcount:
             return EndReason.DIED
-        return finish_session(connection, session.id, broke_off, why) if keep is None else None
+        if keep is not None:
+            return None
+        if failure is not None and broke_off is not EndReason.TIME_LIMIT:
+            _insert_reason(connection, session, failure)
+        return finish_session(connection, session.id, broke_off, _why(failure))
 
     session.ended = run_writing(session.tracker, release)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Final, Self, TypeAlias
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dcc.messages import count_of
 
@@ -129,7 +129,9 @@ class Schedule:
         try:
             return cls(Windows.parse(_TIME.sub(r"\g<0>-\g<0>", text)), text.strip())
         except ValueError as error:
-            raise ValueError(f"{text!r} is no schedule. Write such as 'Mon-Fri 06:00 Europe/London'.") from error
+            # Other causes quote what was made of the text.
+            zone = f" ({error.__cause__})" if isinstance(error.__cause__, ZoneInfoNotFoundError) else ""
+            raise ValueError(f"{text!r} is no schedule{zone}. Write such as 'Mon-Fri 06:00 Europe/London'.") from error
 
     def after(self, at: datetime) -> datetime:
         """The first time after another one."""

@@ -176,11 +176,19 @@ class Replica:
 
     def require_room(self, size_bytes: int) -> None:
         """Raise DiskFullError if a directory's disk has no room; other kinds say so when they are full."""
-        if self._scheme == "file" and free_bytes(Path(self._root)) - size_bytes < self.settings.min_free_bytes:
+        if self._scheme != "file":
+            return
+        free = free_bytes(Path(self._root))
+        if free - size_bytes < self.settings.min_free_bytes:
             raise DiskFullError(
-                mark("The archive store {store} has no room for {size}. Free some space on its disk."),
+                mark(
+                    "The archive store {store} has no room for {size}: {free} are free, and {reserve} must stay so. "
+                    "Free some space on its disk."
+                ),
                 store=self.url,
                 size=size_detail(size_bytes),
+                free=size_detail(free),
+                reserve=size_detail(self.settings.min_free_bytes),
             )
 
     def remove_parts(self) -> None:

@@ -74,6 +74,8 @@ def test_a_backup_before_the_first_init_leaves_nothing_behind(bare_dcc: Dcc) -> 
 @only_sqlite
 def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = dcc.root / "sets"
+    key = ("--username", "dcc", "--plain", "--accesskey", "a password")
+    dcc("source", "add", "--centre", "H", "--protocol", "ftp", "--hostname", "ftp.example.org", *key, "--no-test")
     made = dcc("backup", sets)
     assert made.stdout.startswith(f"Backed up to {sets}/dcc-")
     assert "The archive store is not in it: --with-archives copies it" in made.stderr
@@ -95,6 +97,8 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytes
     assert dcc.json("centre", "list")
     done = dcc("restore", sets, "--replace", "--yes")
     assert done.stdout.startswith("Restored ")
+    assert "access key of file source 1 is not in the backup. Name a file with it: dcc source change 1 " in done.stderr
+    dcc("source", "change", 1, "--accesskey", "file:PATH")
 
 
 @only_sqlite

@@ -257,6 +257,9 @@ def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> 
     assert "DCC_QC_URL" in error
     assert "s3cret-pass" not in result.stdout + result.stderr
     assert report["notices"][-1] == f"The session broke off: {error}"
+    shown = " ".join(dcc("session", "show", 1).stdout.split())
+    assert shown.startswith("Session 1: faults (upload), ")
+    assert " failed: The QC database mysql://dcc@127.0.0.1:1/qc could not be reached: " in shown
 
     result = dcc("retry", GOOD, exit_code=4)
     assert "Session 2 (faults): 1 submission in" in result.stdout

@@ -79,6 +79,8 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
             f". See what it would change: dcc data plan {EDIT}. Then", ""
         )
         assert f"dcc data undo {EDIT} --reason" in shown.stdout
+    (listed,) = [one for one in dcc.json("zips") if f"{one['action']}/{one['file_name']}" == EDIT]
+    assert listed["waits"] == [f"It waits to be confirmed. What it would change: dcc data plan {EDIT}"]
     (waiting,) = dcc.json("status")["held"]
     assert (waiting["zip"], waiting["document"]) == (EDIT, "H.2013-11-05.1.experiment.impc.xml")
     (confirmed,) = dcc.json("data", "confirm", EDIT, "--reason", "a new balance")
@@ -111,7 +113,10 @@ def test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry(dcc: Dcc, fo
     dcc("crawl")
     error = dcc("data", "undo", ADD, "--reason", "wrong animals", exit_code=1).stderr
     assert EDIT in error
-    assert f"1 later document builds on {ADD}; nothing was changed. Withdraw it first." in error
+    assert (
+        f"1 later document builds on {ADD}; nothing was changed. Withdraw it first: dcc data undo {EDIT} --reason"
+        in error
+    )
     assert dcc.json("data", "undo", ADD, "--reason", "wrong animals", exit_code=1)["builders"]
     assert "Withdrew 1 document" in dcc("data", "undo", EDIT, "--reason", "the wrong plate").stdout
     assert state_of(dcc, EDIT) == ("upload", "cancelled")

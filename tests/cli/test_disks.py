@@ -65,6 +65,19 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
     assert dcc.json("session", "list")[0]["outcome"] == "finished"
 
 
+def test_a_submission_that_no_source_has_any_more_waits_for_no_room(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc.environment |= {"DCC_DAGSTER_EVENTS": "false", "DCC_MIN_FREE_BYTES": str(1 << 60)}
+    dcc("crawl", exit_code=4)
+    assert "1 submission without room" in dcc("report", "--session", 1).stdout
+    (folder.path / "add" / "H.2013-10-31.1.impc.zip").unlink()
+    # A listing that has shrunk so much is believed when it comes again.
+    dcc("crawl", exit_code=4)
+    dcc("crawl")
+    assert "without room" not in dcc("report", "--session", 3).stdout
+
+
 @pytest.mark.parametrize("size", [100_000, 800_000, 1_600_000])
 def test_validation_without_room_says_so(
     bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

@@ -39,7 +39,7 @@ def test_every_id_that_causes_have_is_explained(bare_dcc: Dcc) -> None:
 
 def test_a_link_of_the_document_names_the_file(bare_dcc: Dcc) -> None:
     text = " ".join(bare_dcc("explain", "bad-file-name").stdout.split())
-    assert "as For centres (docs/centres.md) says" in text
+    assert "as Submit your data (docs/centres.md) says" in text
 
 
 def test_after_a_phase_or_status_its_submissions_are_suggested(bare_dcc: Dcc) -> None:
@@ -126,6 +126,7 @@ def test_a_phase_with_a_status_is_explained(bare_dcc: Dcc) -> None:
         ("partial", "A crawl did not list all directories of a source", "centre"),
         ("succeeded", "A task of the session did all its work.", "nobody"),
         ("upload", "The document's contents are loaded into the QC database.", "centre"),
+        ("upload pending", "", "nobody; DCC for: what waits to be confirmed"),
         ("xsd", "The document is validated against the XML schema", "centre"),
         ("Failed", "The phase ended with an error", "centre; DCC for: context, overview, qc; nobody for: download"),
         ("download", "", "nobody"),

@@ -119,7 +119,9 @@ def test_after_a_fault_of_the_platform_commands_lead_to_it(talking: Dcc, monkeyp
         talking("crawl", exit_code=70)
     line = talking("status").stderr.splitlines()[-1]
     assert line.startswith("Next: dcc session show 1  # ")
-    assert "1 submission: ZeroDivisionError: " in talking("session", "show", "1").stdout
+    shown = talking("session", "show", "1")
+    assert "1 submission: ZeroDivisionError: " in shown.stdout
+    assert "Next: dcc doctor  # " in shown.stderr
     folder.put("add/H.2013-10-31.2.impc.zip")
     monkeypatch.setattr(LocalConnection, "fetch", lambda *_, **__: 1 // 0)
     told = talking("crawl", exit_code=70).stderr

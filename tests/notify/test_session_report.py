@@ -95,7 +95,7 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     assert 'line 4, column 5: Element <mouse> may not have the attribute "sex".' in text
     assert "... and one more" in text
     assert "add/copy of H.impc.zip (H, Centre H): failed at zip_name" in text
-    assert "does not follow <centre>.<yyyy-mm-dd>.<increment>.impc.zip" in text
+    assert "does not follow <centre>.<yyyy-mm-dd>.<number>.impc.zip" in text
     before, _, after = text.partition("The other archives")
     assert "add/H.2013-10-31.1.impc.zip" not in before
     assert "edit/H.2013-10-31.3.impc.zip" not in after, "what failed is told once"
@@ -132,7 +132,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     assert f"dcc data confirm {edit}" in waits
     came_late = text.partition("Documents that came late")[2].partition("The other archives")[0]
     assert late in came_late
-    assert "arrived after one of 2013-11-01" in came_late
+    assert "one of 2013-11-01 of the same centre was uploaded before it" in came_late
     assert edit not in came_late
 
 

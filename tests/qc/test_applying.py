@@ -188,6 +188,8 @@ def test_what_is_late_is_applied_and_reported_but_not_what_came_together(qc_data
     late = apply(qc_database, ADD, specimen("S3"), created=date(2013, 10, 19), first_of_batch=first)
     assert (late.late, [finding.rule for finding in late.findings]) == (True, ["Q5"])
     assert (late.state, set(litters(qc_database))) == (DocumentState.APPLIED, {"S1", "S2", "S3"})
+    refused = apply(qc_database, EDIT, specimen("S9"), created=date(2013, 10, 19), first_of_batch=first)
+    assert (refused.late, [finding.rule for finding in refused.findings]) == (True, ["Q3"]), "it takes no effect"
     together = [
         to_apply(ADD, DocumentKind.SPECIMEN, created=date(2013, 10, day), first_of_batch=first) for day in (9, 28)
     ]

@@ -11,6 +11,7 @@ from dcc.cli.demo import submissions
 from dcc.naming import Action
 from dcc.operations.archive_audits import audit_archives
 from dcc.outcomes import EndReason, SubmissionKey
+from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from dcc.tracker.queries.submission_stories import submission_story
 from tests.support.asking import column_in, execute_in, in_reading, rows_in
@@ -85,6 +86,9 @@ def test_a_session_that_a_required_replica_kept_from_storing_archives_ends_by_fa
     assert (result.zips[DAMAGED].succeeded, result.ended) == (True, EndReason.FAULTS)
     (notice, _) = result.closing_notices
     assert f"The archive store {needed} is missing, and archives were in it: mount" in notice
+    (session,) = in_reading(both.tracker, list_sessions, limit=1)
+    (told,) = [task.comment or "" for task in session.tasks if task.outcome == "failed"]
+    assert told.startswith(f"Archive store: The archive store {needed} is missing")
     (installation.root / "away").rename(needed)
     assert both.run_session().ended is EndReason.FINISHED
     assert in_store(needed) == sorted([content, later])

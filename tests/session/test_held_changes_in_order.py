@@ -3,18 +3,20 @@
 from datetime import datetime
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.languages import plain_english
-from dcc.reports.submissions.collecting import collect_centre, collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.sentences import document_notes
 from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.upload_phase import Uploader
 from dcc.tracker import progress
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.models import ZipAction, ZipDownload
 from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.queries.submission_filters import SubmissionFilter
 from dcc.tracker.queries.submission_lists import find_submissions
@@ -97,6 +99,24 @@ def test_the_centre_and_the_wrangler_are_told_and_it_is_taken_when_the_held_one_
     careful.withdraw(HELD, **WHO)
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+
+
+@pytest.mark.both_databases
+def test_what_waited_behind_a_held_one_and_is_then_held_itself_is_news_of_that_session(
+    careful: DataInstallation,
+) -> None:
+    careful.put(HELD, specimens("2013-11-01.1"))
+    careful.put(LATER, specimens("2013-11-02.1"))
+    careful.run()
+    careful.confirm(HELD, **WHO)
+    earlier = datetime(2020, 1, 1)
+    execute_in(
+        careful.tracker, update(ZipAction).values(last_update=earlier), update(ZipDownload).values(request=earlier)
+    )
+    assert careful.run().document(LATER_DOCUMENT, Phase.UPLOAD).held
+    (session,) = in_reading(careful.tracker, list_sessions, limit=1)
+    report = in_reading(careful.tracker, collect_session, None, session.id, careful.settings)
+    assert {str(one.key): one.outcome for one in report.zips}.get(LATER) is Outcome.HELD
 
 
 def test_it_is_taken_when_the_held_one_is_set_aside(careful: DataInstallation) -> None:

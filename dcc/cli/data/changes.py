@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -226,10 +227,11 @@ def undo(zip_action: str, reason: str, yes: bool) -> None:
     for builder in undone.builders[:_CHANGES_SHOWN]:
         name = f"{builder.zip_action}/{builder.zip_file}: {builder.file_name}"
         click.echo(f"{printable(name)}: {printable(builder.why)}", err=True)
-    later = len(undone.builders)
-    what, them = ("builds", "it") if later == 1 else ("build", "them")
+    later, latest = len(undone.builders), undone.builders[-1]
+    what, them = ("builds", "it first") if later == 1 else ("build", "them first, the latest before others")
+    command = f"dcc data undo {shlex.quote(f'{latest.zip_action}/{latest.zip_file}')} --reason ..."
     raise BuiltOnError(
-        f"{count_of(later, 'later document')} {what} on {key}; nothing was changed. Withdraw {them} first."
+        f"{count_of(later, 'later document')} {what} on {key}; nothing was changed. Withdraw {them}: {command}"
     )
 
 

@@ -213,7 +213,8 @@ def restore(directory: Path, replace: bool, yes: bool) -> None:
             "two sessions find out and download again what is still needed of them."
         )
     for source in report.sources_without_key:
-        warn(f"The access key of file source {source} is not in the backup: dcc source change {source} --accesskey -")
+        change = f"dcc source change {source} --accesskey file:PATH"
+        warn(f"The access key of file source {source} is not in the backup. Name a file with it: {change}")
 
 
 @command(

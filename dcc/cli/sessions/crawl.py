@@ -84,7 +84,7 @@ _session_options = options(
 @click.option(
     "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
 )
-@click.option("--all", "everything", is_flag=True, help="Crawl every source that is not paused, due or not.")
+@click.option("--all", "everything", is_flag=True, help="Crawl every available source that is not paused, due or not.")
 @click.option("--group", metavar="GROUP", help="A session of this group of centres only. [DCC_GROUPS]")
 @click.option("--urgent", is_flag=True, help="Process only ACTION/ZIP, before all others; else name none.")
 @click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1)

@@ -12,6 +12,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, echo_rows, echo_wrapped, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.messages import byte_size
+from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase
 from dcc.runtime.json_values import fields_of, json_ready
 
@@ -115,7 +116,8 @@ def show(session_id: int) -> None:
     seconds = seconds_by_phase(entry)
     note_facts(
         in_error=any(crawl.error is not None or crawl.refused for crawl in entry.crawls)
-        or any(work.findings or work.failed for work in statistics)
+        or any(work.findings or work.failed for work in statistics),
+        in_trouble=entry.outcome in FAILED_ENDS,
     )
     if wants_json():
         echo_json({**session_json(entry, problems), "seconds": seconds, "statistics": statistics})

@@ -125,7 +125,7 @@ SECTIONS: Final = (
         "Submissions",
         Actor.CENTRE,
         {
-            "bad-file-name": "Rename it as [For centres](centres.md) says.",
+            "bad-file-name": "Rename it as [Submit your data](centres.md) says.",
             "encrypted-archive": "Replace it by one without a password, under the same name.",
             "unsafe-archive": "Replace it by one without them, under the same name.",
             "oversized-archive": "Split it. The operator sets `DCC_MAX_ARCHIVE_BYTES` and `DCC_MAX_ARCHIVE_RATIO`.",

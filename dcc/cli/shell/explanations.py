@@ -171,6 +171,8 @@ def _who_by_cause(kind: str) -> str:
 
 def _who_in(phases: Sequence[str], statuses: Sequence[str]) -> str:
     """Who acts in a phase, on a status, which for some phases is another, or on both."""
+    if (list(phases), list(statuses)) == ([Phase.UPLOAD.short_name], [Status.PENDING.short_name]):
+        return _who({Actor.NOBODY: [], Actor.DCC: ["what waits to be confirmed"]})
     found: dict[Actor, list[str]] = {}
     for phase, status in product(Phase, Status):
         if phase.short_name in (phases or PHASES) and status.short_name in (statuses or STATUSES):

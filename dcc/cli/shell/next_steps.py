@@ -82,6 +82,7 @@ report: dcc report --centre {centre_of_archive}  # all that the centre has submi
 report: dcc data causes --centre {centre} --spreadsheet {centre}.xlsx  # every finding, to be sent with it
 session list: dcc session show {last_session}  # what the last one did
 session show ?in_error: dcc report --session {session_id}  # what it found, and who acts
+session show ?in_trouble: dcc doctor  # what keeps sessions from their work
 notify ?planned: dcc notify  # sends the due messages
 notify ?listed: dcc status  # how far everything is
 notify: dcc notify --list  # which messages were sent, and to whom

@@ -371,7 +371,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
         click.echo(settings.labelled(text))
 
 
-@source.command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])
+@source.command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2027-03-31'])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--reason", required=True, help="Why, for whoever wonders.")
 @click.option(

@@ -111,7 +111,7 @@ def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
             "archive store",
             f"It has no copy of {count_of(copyless, 'archive')}, as after a restore without the archive store.",
             "Name a directory that has them, such as that of dcc backup --with-archives, in DCC_ARCHIVE_REPLICAS; then "
-            "dcc archive repair, which also takes them from staging",
+            "dcc archive repair. Without one: dcc archive audit --all, which takes them from staging or the sources",
         )
     else:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")

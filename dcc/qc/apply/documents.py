@@ -237,9 +237,9 @@ class _Application:
             before, _ = prepared.rows[table]
             id_offsets[table] = self._next_ids[table] - 1 - before
         effect = DocumentEffect(self._current, one, document_id, id_offsets, foreign_data)
-        if newest is not None:
-            effect.findings.add(late(document.created, newest))
         applied = effect.decide(entries, is_late=newest is not None)
+        if newest is not None and applied.state is DocumentState.APPLIED:
+            applied = replace(applied, findings=(late(document.created, newest), *applied.findings))
         original = self._original_of(one, effect.owners) if foreign_data is ForeignData.ALLOW else None
         if original is not None:
             nothing = dict.fromkeys(COUNTS, 0)

@@ -216,9 +216,12 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         ),
         Actor.DCC,
         (
-            mark("If it was meant, tell the Data Coordination Centre so, and it is taken."),
-            mark("If it was not, tell the Data Coordination Centre, and submit what you meant."),
+            mark(
+                "Tell the Data Coordination Centre whether it was meant. If it was, it is taken. If it was not, submit "
+                "what you meant."
+            ),
         ),
+        acts=mark("You, at the centre, and then the Data Coordination Centre"),
     ),
     Outcome.LEFT_OUT: OutcomeText(
         mark("Not taken further"),

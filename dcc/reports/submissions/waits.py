@@ -5,6 +5,7 @@ What a person decided, and an older archive that comes first, say so themselves.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -59,6 +60,7 @@ _UPLOADING: Final = mark(
 )
 _BAD: Final = mark("Its copy is known to be bad, and is fetched again when it or the checksum beside it changes.")
 _AT_SOURCE: Final = mark("{source}: {problem}")
+_TO_BE_CONFIRMED: Final = mark("It waits to be confirmed. What it would change: dcc data plan {archive}")
 
 
 def what_listed_wait_for(connection: Connection, za_ids: Any, settings: Settings) -> dict[SubmissionKey, list[Message]]:
@@ -73,6 +75,8 @@ def what_listed_wait_for(connection: Connection, za_ids: Any, settings: Settings
     for line in lines:
         if line.left_alone is not None:
             told[line.key].insert(0, line.left_alone)
+        if line.outcome is Outcome.HELD:
+            told[line.key].append(message(_TO_BE_CONFIRMED, archive=shlex.quote(str(line.key))))
     return {key: messages for key, messages in told.items() if messages}
 
 

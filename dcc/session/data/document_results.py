@@ -66,6 +66,8 @@ def record_results(
     noted = {result.document.xml_id: result.noted for result in results if result.noted}
     rewrite_log(connection, noted, clears_others=False)
     add_notices(connection, [notice for result in results for notice in result.notices])
+    # One that waited for an older archive has that state already, and is news all the same.
+    progress.note_changed(connection, {result.document.za_id for result in results if result.data.held})
     submissions = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.ZIP_ACTION}
     others = {result.document.za_id for result in results} - submissions.keys()
     return RecordedStates(states, submissions | action_states(connection, others))

@@ -15,6 +15,7 @@ from dcc.outcomes import NO_ROOM, Problem, SubmissionKey
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.crawls import SessionEntry
+from dcc.tracker.decisions import is_hosted
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -93,7 +94,10 @@ def session_entries(
 
 
 def submissions_without_room(connection: Connection) -> list[tuple[SubmissionKey, str]]:
-    """The submissions that wait because a disk of the platform was full at their latest attempt, with the reason."""
+    """The submissions that wait because a disk of the platform was full at their latest attempt, with the reason.
+
+    Without those that are yet to be fetched and that no source has any more.
+    """
     query = (
         select(*KEY, ZipLog.message)
         .select_from(ZipLog)
@@ -103,7 +107,7 @@ def submissions_without_room(connection: Connection) -> list[tuple[SubmissionKey
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile)
         .where(AnException.short_name == NO_ROOM, ZipDownload.id == LATEST_OF_SUBMISSION)
-        .where(is_at(ZipAction, WAITING, EXTRACTING))
+        .where(or_(is_at(ZipAction, EXTRACTING), and_(is_at(ZipAction, WAITING), is_hosted())))
         .order_by(ZipLog.id)
     )
     return list({submission_key_of(row): row.message or "" for row in connection.execute(query)}.items())
