@@ -13,7 +13,8 @@ It is written from what docs/centres.md and docs/wranglers.md promise, not from 
 - What a step is left out of goes on without it, except that nothing follows a left-out upload or context. When the step
   is left out no more, the next session for all goes on from there.
 - A retry takes the bytes that are kept, where their place listed them last as it did then.
-- A retry that cannot have the bytes changes nothing. It fetches copies known to be bad, too.
+- A retry that cannot have the bytes changes nothing, but that what waited did not arrive. It fetches copies known to be
+  bad, too.
 """
 
 import hashlib
@@ -172,6 +173,9 @@ class Expected:
             if record.kept is None or record.kept != (record.last, record.listed.get(record.last)):
                 record.bad.clear()
                 self._attempt(archive, record, reachable)
+                if record.state == WAITING:
+                    # A place that is away was tried too.
+                    record.state = NOT_ARRIVED
         self._end_session()
         return True
 
