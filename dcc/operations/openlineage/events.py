@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, Row, make_url, select
 from dcc.databases.engines import disposed
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import run_reading
+from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
@@ -71,16 +72,27 @@ class SessionDatasets:
     opened: Mapping[str, int]
 
 
-def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) -> SessionDatasets:
-    """What a session worked on. Raises DatabaseUnreachableError and SQLAlchemyError."""
+def load_session_datasets(
+    tracker: Engine, settings: Settings, session_id: int, *, is_broken_off: bool
+) -> SessionDatasets:
+    """What a session worked on.
+
+    Raises DatabaseUnreachableError and SQLAlchemyError; but of one that broke off, it leaves out the rows of a QC
+    database that cannot be used.
+    """
     found = run_reading(tracker, lambda connection: _of_tracker(connection, session_id))
-    if found.documents and any(task.phase is Phase.UPLOAD for task in found.session.tasks):
-        ids = [document.id for _, document in found.documents]
+    if not found.documents or all(task.phase is not Phase.UPLOAD for task in found.session.tasks):
+        return found
+    ids = [document.id for _, document in found.documents]
+    try:
         with disposed(open_qc_database(settings)) as qc:
             opened = run_reading(qc, lambda connection: list(rows_about(connection, _COUNTS, ids)))
-        sums = {f"{table.name}": sum(getattr(row, name) for row in opened) for name, table in COUNTED.items()}
-        found = replace(found, opened=sums)
-    return found
+    except (QcDatabaseOutdatedError, QcDatabaseUnreachableError):
+        if is_broken_off:
+            return found
+        raise
+    sums = {f"{table.name}": sum(getattr(row, name) for row in opened) for name, table in COUNTED.items()}
+    return replace(found, opened=sums)
 
 
 def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:

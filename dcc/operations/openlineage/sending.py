@@ -62,7 +62,7 @@ def send_end(tracker: Engine, settings: Settings, session_id: int, failure: str 
             raise ModuleNotFoundError("the package openlineage-python is missing: pip install 'dcc[lineage]'")
         from dcc.operations.openlineage.events import SessionEvents, load_session_datasets
 
-        datasets = load_session_datasets(tracker, settings, session_id)
+        datasets = load_session_datasets(tracker, settings, session_id, is_broken_off=failure is not None)
         _send(settings, SessionEvents(settings, session_id).end(datasets, failure))
     except Exception as error:
         warning = (
