@@ -13,6 +13,8 @@ from dcc.messages import Message, mark, message, size_detail
 
 _LARGEST: Final = 16 * 1024 * 1024
 """The most bytes of a file: memory holds it whole, some times over."""
+_MAX_VALUES: Final = 500_000
+"""Small ones take much more memory than their bytes."""
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -33,8 +35,11 @@ class JsonTables(Tables):
             yield ConversionFault(1, message(text, most=size_detail(_LARGEST)))
             return
         try:
+            content = file.path.read_text("utf-8-sig")
+            if sum(map(content.count, "{[,")) > _MAX_VALUES:
+                raise ValueError(f"it has more than {_MAX_VALUES:,} values")
             told = json.loads(
-                file.path.read_text("utf-8-sig"),
+                content,
                 object_pairs_hook=_Object,
                 parse_int=str,
                 parse_float=str,
@@ -54,6 +59,8 @@ class JsonTables(Tables):
 
 class _Object(list[tuple[str, Any]]):
     """The keys of an object with their values; a key may be there twice."""
+
+    __slots__ = ()
 
 
 def _row(number: int, told: Any) -> Row | ConversionFault:
