@@ -47,7 +47,7 @@ class JsonTables(Tables):
             )
             if not isinstance(told, list) or isinstance(told, _Object):
                 raise TypeError("it is no list")
-            rows = [_row(number, one) for number, one in enumerate(told, 1) if one != []]
+            rows = [row for number, one in enumerate(told, 1) if (row := _row(number, one)) is not None]
         except (TypeError, ValueError, RecursionError) as error:
             text = mark("The table cannot be read as a JSON list of objects ({reason}). Export it again.")
             yield ConversionFault(getattr(error, "lineno", 1), message(text, reason=Message(str(error)[:200])))
@@ -63,7 +63,8 @@ class _Object(list[tuple[str, Any]]):
     __slots__ = ()
 
 
-def _row(number: int, told: Any) -> Row | ConversionFault:
+def _row(number: int, told: Any) -> Row | ConversionFault | None:
+    """The row that an object is; None for one that says nothing."""
     cells: dict[str, str] = {}
     for name, value in _values("", told):
         if value is None:
@@ -76,7 +77,7 @@ def _row(number: int, told: Any) -> Row | ConversionFault:
             text = mark("The row has '{name}' twice. Leave one of them.")
             return ConversionFault(number, message(text, name=name), name)
         cells[name] = value
-    return Row(number, {name: value for name, value in cells.items() if value})
+    return Row(number, {name: value for name, value in cells.items() if value}) if any(cells.values()) else None
 
 
 def _values(name: str, told: Any) -> Iterator[tuple[str, str | None]]:

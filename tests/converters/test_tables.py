@@ -259,7 +259,7 @@ JSON_FAULTS: dict[str, tuple[bytes, list[tuple[int, str, str]]]] = {
     "not UTF-8": (b'[{"specimenID": "\xfc"}]', [(1, "", "The table cannot be read as a JSON list of objects")]),
     "deep": (b"[" * 100_000, [(1, "", "The table cannot be read as a JSON list of objects")]),
     "half of a character": (rows({**ROW, "litterId": "\ud83d"}), [(1, "", "The row holds half of a character")]),
-    "empty": (b"[{}, {}]", [(1, "", "The table has no rows.")]),
+    "empty": (b'[{}, {"stage": {}}, {"DOB": ""}, {"DOB": null}]', [(1, "", "The table has no rows.")]),
     "many": (b"[" + b"{}," * 250_001, [(1, "", "(it has more than 500,000 values)")]),
     "large": (b" " * (16 * 1024 * 1024 + 1), [(1, "", "The table is larger than 16.8 MB.")]),
 }
