@@ -60,7 +60,7 @@ class Tables:
         return [kind for kind, table in tables if lower.startswith(table.beginning)]
 
     def rows(self, file: SubmittedFile) -> Iterator[Header | Row | ConversionFault]:
-        """The header of a table, and its rows; Faults for what cannot be read, before which nothing is missing."""
+        """The header of a table, then its rows; a Fault in place of each row that cannot be read."""
         raise NotImplementedError
 
     def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | ConversionFault]:

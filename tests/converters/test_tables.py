@@ -237,11 +237,15 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
 @pytest.mark.parametrize("case", FAULTS)
 def test_what_is_wrong_with_a_table_is_told_by_row_and_column(tmp_path: Path, case: str) -> None:
     kind, table, expected = FAULTS[case]
-    problems = converted(table, kind, tmp_path / "document.xml")
+    require_told(converted(table, kind, tmp_path / "document.xml"), expected, f"{kind}s.csv")
+
+
+def require_told(problems: list[Problem], expected: list[tuple[int, str, str]], file: str) -> None:
+    """Each problem is at its row and column, if it has one, of a file, and says its text."""
     assert [problem.line for problem in problems] == [row for row, _, _ in expected]
     for problem, (row, column, said) in zip(problems, expected, strict=True):
         assert said in problem.message
-        place = f"{kind}s.csv, row {row}" + (f", column {column}" if column else "")
+        place = f"{file}, row {row}" + (f", column {column}" if column else "")
         assert problem.message.endswith(f"See {place}.")
 
 
@@ -269,10 +273,7 @@ JSON_FAULTS: dict[str, tuple[bytes, list[tuple[int, str, str]]]] = {
 def test_what_is_wrong_with_a_list_of_objects_is_told_by_row_and_column(tmp_path: Path, case: str) -> None:
     table, expected = JSON_FAULTS[case]
     problems = converted(table, SPECIMEN, tmp_path / "document.xml", converter=JsonTables())
-    assert [problem.line for problem in problems] == [row for row, _, _ in expected]
-    for problem, (row, column, said) in zip(problems, expected, strict=True):
-        assert said in problem.message
-        assert problem.message.endswith(f"See specimens.json, row {row}{column and f', column {column}'}.")
+    require_told(problems, expected, "specimens.json")
 
 
 def test_objects_in_a_row_are_numbered_and_values_need_no_quotes(tmp_path: Path) -> None:

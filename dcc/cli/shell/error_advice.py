@@ -130,7 +130,7 @@ SECTIONS: Final = (
             "unsafe-archive": "Replace it by one without them, under the same name.",
             "oversized-archive": "Split it. The operator sets `DCC_MAX_ARCHIVE_BYTES` and `DCC_MAX_ARCHIVE_RATIO`.",
             "manifest": "Correct it or its manifest, and replace it under the same name.",
-            "member-ignored": ("If it is a document, end its name with `.xml`; name tables as [Tables](csv.md) says."),
+            "member-ignored": "If it is a document, end its name with `.xml`; name tables as [Tables](csv.md) says.",
             "member-not-opened": "Submit its content in a `.zip` archive of its own.",
             "conversion": (
                 "Correct the rows and columns in the message ([Tables](csv.md)); submit the file in a new archive."
